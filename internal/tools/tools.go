@@ -1,0 +1,16 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build tools
+
+// Package tools pins the versions of the programs that the build uses.
+package tools
+
+import (
+	_ "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
+	_ "go.opentelemetry.io/collector/cmd/builder"
+	_ "go.opentelemetry.io/collector/cmd/mdatagen"
+	_ "golang.org/x/perf/cmd/benchstat"
+	_ "golang.org/x/vuln/cmd/govulncheck"
+	_ "mvdan.cc/gofumpt"
+)
