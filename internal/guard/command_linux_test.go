@@ -81,26 +81,29 @@ func TestProgramOutlivesThreadsOfOthers(t *testing.T) {
 	defer requireNoChildren(t)
 	stop := make(chan struct{})
 	var churn sync.WaitGroup
-	churn.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
+	for range 2 * runtime.GOMAXPROCS(0) {
+		churn.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				var one sync.WaitGroup
+				one.Go(runtime.LockOSThread) // the thread ends with the goroutine
+				one.Wait()
 			}
-			// The thread ends with the goroutine.
-			var one sync.WaitGroup
-			one.Go(runtime.LockOSThread)
-			one.Wait()
-		}
-	})
+		})
+	}
 	var runs sync.WaitGroup
-	tool := script(t, `sleep 0.3; echo alive`)
+	tool := script(t, `sleep 0.05; echo alive`)
 	for range 4 {
 		runs.Go(func() {
-			res, err := Run(bounded(t), Command{Path: tool})
-			assert.NoError(t, err)
-			assert.Equal(t, "alive\n", string(res.Stdout))
+			for range 5 {
+				res, err := Run(bounded(t), Command{Path: tool})
+				assert.NoError(t, err)
+				assert.Equal(t, "alive\n", string(res.Stdout))
+			}
 		})
 	}
 	runs.Wait()
