@@ -99,7 +99,7 @@ func TestProgramOutlivesThreadsOfOthers(t *testing.T) {
 	tool := script(t, `sleep 0.05; echo alive`)
 	for range 4 {
 		runs.Go(func() {
-			for range 5 {
+			for range 3 {
 				res, err := Run(bounded(t), Command{Path: tool})
 				assert.NoError(t, err)
 				assert.Equal(t, "alive\n", string(res.Stdout))
