@@ -2382,7 +2382,7 @@ type metricGpuEnforcedPowerLimitWatts struct {
 // init fills gpu.enforcedPowerLimitWatts metric with initial data.
 func (m *metricGpuEnforcedPowerLimitWatts) init() {
 	m.data.SetName("gpu.enforcedPowerLimitWatts")
-	m.data.SetDescription("Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. AMD: hwmon power1_cap / 10^6. Absent when 0, 10 kW or more, or not supported. Not for Apple.")
+	m.data.SetDescription("Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. Absent when 0, 10 kW or more, or not supported. Not for AMD and Apple.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3334,7 +3334,7 @@ type metricGpuMemoryTotal struct {
 // init fills gpu.memoryTotal metric with initial data.
 func (m *metricGpuMemoryTotal) init() {
 	m.data.SetName("gpu.memoryTotal")
-	m.data.SetDescription("Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM sources: DCGM_FI_DEV_FB_TOTAL x 2^20. AMD: total of the pool that gives gpu.memoryAllocated. Apple: hw.memsize. Absent when 0 or below what is used.")
+	m.data.SetDescription("Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM sources: DCGM_FI_DEV_FB_TOTAL x 2^20. AMD: total of the pool that gives gpu.memoryAllocated. Absent when 0 or below what is used. Not for Apple.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)

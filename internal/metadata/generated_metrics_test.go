@@ -954,7 +954,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.enforcedPowerLimitWatts"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. AMD: hwmon power1_cap / 10^6. Absent when 0, 10 kW or more, or not supported. Not for Apple.", mi.Description())
+					assert.Equal(t, "Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. Absent when 0, 10 kW or more, or not supported. Not for AMD and Apple.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1368,7 +1368,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.memoryTotal"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM sources: DCGM_FI_DEV_FB_TOTAL x 2^20. AMD: total of the pool that gives gpu.memoryAllocated. Apple: hw.memsize. Absent when 0 or below what is used.", mi.Description())
+					assert.Equal(t, "Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM sources: DCGM_FI_DEV_FB_TOTAL x 2^20. AMD: total of the pool that gives gpu.memoryAllocated. Absent when 0 or below what is used. Not for Apple.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
