@@ -7,6 +7,26 @@ import (
 	"go.opentelemetry.io/collector/filter"
 )
 
+// AnePowerMetricConfig provides config for the ane.power metric.
+type AnePowerMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *AnePowerMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
 // CPUMetricConfig provides config for the cpu metric.
 type CPUMetricConfig struct {
 	Enabled          bool `mapstructure:"enabled"`
@@ -27,6 +47,26 @@ func (ms *CPUMetricConfig) Unmarshal(parser *confmap.Conf) error {
 	return nil
 }
 
+// CPUAvgTempMetricConfig provides config for the cpu.avg_temp metric.
+type CPUAvgTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CPUAvgTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
 // CPUCPUPercentMetricConfig provides config for the cpu.cpu_percent metric.
 type CPUCPUPercentMetricConfig struct {
 	Enabled          bool `mapstructure:"enabled"`
@@ -34,6 +74,126 @@ type CPUCPUPercentMetricConfig struct {
 }
 
 func (ms *CPUCPUPercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CPUEcpuFreqMetricConfig provides config for the cpu.ecpu_freq metric.
+type CPUEcpuFreqMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CPUEcpuFreqMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CPUEcpuPercentMetricConfig provides config for the cpu.ecpu_percent metric.
+type CPUEcpuPercentMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CPUEcpuPercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CPUPcpuFreqMetricConfig provides config for the cpu.pcpu_freq metric.
+type CPUPcpuFreqMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CPUPcpuFreqMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CPUPcpuPercentMetricConfig provides config for the cpu.pcpu_percent metric.
+type CPUPcpuPercentMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CPUPcpuPercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CPUPowerWattsMetricConfig provides config for the cpu.powerWatts metric.
+type CPUPowerWattsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CPUPowerWattsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// DiskMetricConfig provides config for the disk metric.
+type DiskMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *DiskMetricConfig) Unmarshal(parser *confmap.Conf) error {
 	if parser == nil {
 		return nil
 	}
@@ -154,6 +314,1786 @@ type DiskUsagePercentMetricConfig struct {
 }
 
 func (ms *DiskUsagePercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuClockEventActiveMetricConfig provides config for the gpu.clockEventActive metric.
+type GpuClockEventActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuClockEventActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuCorrectedMemoryErrorsMetricConfig provides config for the gpu.correctedMemoryErrors metric.
+type GpuCorrectedMemoryErrorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuCorrectedMemoryErrorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuDramActiveMetricConfig provides config for the gpu.dramActive metric.
+type GpuDramActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuDramActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuEncoderUtilizationMetricConfig provides config for the gpu.encoderUtilization metric.
+type GpuEncoderUtilizationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuEncoderUtilizationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuEnergyMetricConfig provides config for the gpu.energy metric.
+type GpuEnergyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuEnergyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuEnforcedPowerLimitWattsMetricConfig provides config for the gpu.enforcedPowerLimitWatts metric.
+type GpuEnforcedPowerLimitWattsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuEnforcedPowerLimitWattsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuFanSpeedMetricConfig provides config for the gpu.fanSpeed metric.
+type GpuFanSpeedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuFanSpeedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuFreqMetricConfig provides config for the gpu.freq metric.
+type GpuFreqMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuFreqMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuGpuMetricConfig provides config for the gpu.gpu metric.
+type GpuGpuMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuGpuMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuGraphicsClockMetricConfig provides config for the gpu.graphicsClock metric.
+type GpuGraphicsClockMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuGraphicsClockMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMaxOpTempMetricConfig provides config for the gpu.maxOpTemp metric.
+type GpuMaxOpTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMaxOpTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMaxPcieLinkGenMetricConfig provides config for the gpu.maxPcieLinkGen metric.
+type GpuMaxPcieLinkGenMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMaxPcieLinkGenMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMaxPcieLinkWidthMetricConfig provides config for the gpu.maxPcieLinkWidth metric.
+type GpuMaxPcieLinkWidthMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMaxPcieLinkWidthMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryMetricConfig provides config for the gpu.memory metric.
+type GpuMemoryMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryAllocatedMetricConfig provides config for the gpu.memoryAllocated metric.
+type GpuMemoryAllocatedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryAllocatedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryAllocatedBytesMetricConfig provides config for the gpu.memoryAllocatedBytes metric.
+type GpuMemoryAllocatedBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryAllocatedBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryClockMetricConfig provides config for the gpu.memoryClock metric.
+type GpuMemoryClockMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryClockMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryFreeMetricConfig provides config for the gpu.memoryFree metric.
+type GpuMemoryFreeMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryFreeMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryMaxOpTempMetricConfig provides config for the gpu.memoryMaxOpTemp metric.
+type GpuMemoryMaxOpTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryMaxOpTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryOverDriveMetricConfig provides config for the gpu.memoryOverDrive metric.
+type GpuMemoryOverDriveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryOverDriveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryReadWriteActivityMetricConfig provides config for the gpu.memoryReadWriteActivity metric.
+type GpuMemoryReadWriteActivityMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryReadWriteActivityMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryTempMetricConfig provides config for the gpu.memoryTemp metric.
+type GpuMemoryTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryTotalMetricConfig provides config for the gpu.memoryTotal metric.
+type GpuMemoryTotalMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryTotalMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMemoryUsedMetricConfig provides config for the gpu.memoryUsed metric.
+type GpuMemoryUsedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMemoryUsedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigDramActiveMetricConfig provides config for the gpu.mig.dramActive metric.
+type GpuMigDramActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigDramActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigMemoryAllocatedMetricConfig provides config for the gpu.mig.memoryAllocated metric.
+type GpuMigMemoryAllocatedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigMemoryAllocatedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigMemoryAllocatedBytesMetricConfig provides config for the gpu.mig.memoryAllocatedBytes metric.
+type GpuMigMemoryAllocatedBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigMemoryAllocatedBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigMemoryTotalMetricConfig provides config for the gpu.mig.memoryTotal metric.
+type GpuMigMemoryTotalMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigMemoryTotalMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigPipeFp16ActiveMetricConfig provides config for the gpu.mig.pipeFp16Active metric.
+type GpuMigPipeFp16ActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigPipeFp16ActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigPipeFp32ActiveMetricConfig provides config for the gpu.mig.pipeFp32Active metric.
+type GpuMigPipeFp32ActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigPipeFp32ActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigPipeFp64ActiveMetricConfig provides config for the gpu.mig.pipeFp64Active metric.
+type GpuMigPipeFp64ActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigPipeFp64ActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigPipeTensorActiveMetricConfig provides config for the gpu.mig.pipeTensorActive metric.
+type GpuMigPipeTensorActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigPipeTensorActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigPipeTensorHmmaActiveMetricConfig provides config for the gpu.mig.pipeTensorHmmaActive metric.
+type GpuMigPipeTensorHmmaActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigPipeTensorHmmaActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigSmActiveMetricConfig provides config for the gpu.mig.smActive metric.
+type GpuMigSmActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigSmActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuMigSmOccupancyMetricConfig provides config for the gpu.mig.smOccupancy metric.
+type GpuMigSmOccupancyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuMigSmOccupancyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuNvlinkRxBytesMetricConfig provides config for the gpu.nvlinkRxBytes metric.
+type GpuNvlinkRxBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuNvlinkRxBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuNvlinkTxBytesMetricConfig provides config for the gpu.nvlinkTxBytes metric.
+type GpuNvlinkTxBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuNvlinkTxBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPcieLinkGenMetricConfig provides config for the gpu.pcieLinkGen metric.
+type GpuPcieLinkGenMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPcieLinkGenMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPcieLinkSpeedMetricConfig provides config for the gpu.pcieLinkSpeed metric.
+type GpuPcieLinkSpeedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPcieLinkSpeedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPcieLinkWidthMetricConfig provides config for the gpu.pcieLinkWidth metric.
+type GpuPcieLinkWidthMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPcieLinkWidthMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPcieReplaysMetricConfig provides config for the gpu.pcieReplays metric.
+type GpuPcieReplaysMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPcieReplaysMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPcieRxBytesMetricConfig provides config for the gpu.pcieRxBytes metric.
+type GpuPcieRxBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPcieRxBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPcieTxBytesMetricConfig provides config for the gpu.pcieTxBytes metric.
+type GpuPcieTxBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPcieTxBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPipeFp16ActiveMetricConfig provides config for the gpu.pipeFp16Active metric.
+type GpuPipeFp16ActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPipeFp16ActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPipeFp32ActiveMetricConfig provides config for the gpu.pipeFp32Active metric.
+type GpuPipeFp32ActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPipeFp32ActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPipeFp64ActiveMetricConfig provides config for the gpu.pipeFp64Active metric.
+type GpuPipeFp64ActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPipeFp64ActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPipeTensorActiveMetricConfig provides config for the gpu.pipeTensorActive metric.
+type GpuPipeTensorActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPipeTensorActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPipeTensorHmmaActiveMetricConfig provides config for the gpu.pipeTensorHmmaActive metric.
+type GpuPipeTensorHmmaActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPipeTensorHmmaActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPowerPercentMetricConfig provides config for the gpu.powerPercent metric.
+type GpuPowerPercentMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPowerPercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuPowerWattsMetricConfig provides config for the gpu.powerWatts metric.
+type GpuPowerWattsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuPowerWattsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessCorrectedMemoryErrorsMetricConfig provides config for the gpu.process.correctedMemoryErrors metric.
+type GpuProcessCorrectedMemoryErrorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessCorrectedMemoryErrorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessEncoderUtilizationMetricConfig provides config for the gpu.process.encoderUtilization metric.
+type GpuProcessEncoderUtilizationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessEncoderUtilizationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessEnforcedPowerLimitWattsMetricConfig provides config for the gpu.process.enforcedPowerLimitWatts metric.
+type GpuProcessEnforcedPowerLimitWattsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessEnforcedPowerLimitWattsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessGpuMetricConfig provides config for the gpu.process.gpu metric.
+type GpuProcessGpuMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessGpuMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessGraphicsClockMetricConfig provides config for the gpu.process.graphicsClock metric.
+type GpuProcessGraphicsClockMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessGraphicsClockMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessMemoryMetricConfig provides config for the gpu.process.memory metric.
+type GpuProcessMemoryMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessMemoryMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessMemoryAllocatedMetricConfig provides config for the gpu.process.memoryAllocated metric.
+type GpuProcessMemoryAllocatedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessMemoryAllocatedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessMemoryAllocatedBytesMetricConfig provides config for the gpu.process.memoryAllocatedBytes metric.
+type GpuProcessMemoryAllocatedBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessMemoryAllocatedBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessMemoryClockMetricConfig provides config for the gpu.process.memoryClock metric.
+type GpuProcessMemoryClockMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessMemoryClockMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessMemoryOverDriveMetricConfig provides config for the gpu.process.memoryOverDrive metric.
+type GpuProcessMemoryOverDriveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessMemoryOverDriveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessMemoryReadWriteActivityMetricConfig provides config for the gpu.process.memoryReadWriteActivity metric.
+type GpuProcessMemoryReadWriteActivityMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessMemoryReadWriteActivityMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessMemoryUsedBytesMetricConfig provides config for the gpu.process.memoryUsedBytes metric.
+type GpuProcessMemoryUsedBytesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessMemoryUsedBytesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessPowerPercentMetricConfig provides config for the gpu.process.powerPercent metric.
+type GpuProcessPowerPercentMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessPowerPercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessPowerWattsMetricConfig provides config for the gpu.process.powerWatts metric.
+type GpuProcessPowerWattsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessPowerWattsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessSmClockMetricConfig provides config for the gpu.process.smClock metric.
+type GpuProcessSmClockMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessSmClockMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessTempMetricConfig provides config for the gpu.process.temp metric.
+type GpuProcessTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuProcessUnCorrectedMemoryErrorsMetricConfig provides config for the gpu.process.unCorrectedMemoryErrors metric.
+type GpuProcessUnCorrectedMemoryErrorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuProcessUnCorrectedMemoryErrorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuRecoveryCountMetricConfig provides config for the gpu.recoveryCount metric.
+type GpuRecoveryCountMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuRecoveryCountMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuRemappedRowsMetricConfig provides config for the gpu.remappedRows metric.
+type GpuRemappedRowsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuRemappedRowsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuRetiredPagesMetricConfig provides config for the gpu.retiredPages metric.
+type GpuRetiredPagesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuRetiredPagesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuRetiredPagesPendingMetricConfig provides config for the gpu.retiredPagesPending metric.
+type GpuRetiredPagesPendingMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuRetiredPagesPendingMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuRowRemapFailedMetricConfig provides config for the gpu.rowRemapFailed metric.
+type GpuRowRemapFailedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuRowRemapFailedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuRowRemapPendingMetricConfig provides config for the gpu.rowRemapPending metric.
+type GpuRowRemapPendingMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuRowRemapPendingMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuSensorTempMetricConfig provides config for the gpu.sensorTemp metric.
+type GpuSensorTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuSensorTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuSmActiveMetricConfig provides config for the gpu.smActive metric.
+type GpuSmActiveMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuSmActiveMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuSmClockMetricConfig provides config for the gpu.smClock metric.
+type GpuSmClockMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuSmClockMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuSmOccupancyMetricConfig provides config for the gpu.smOccupancy metric.
+type GpuSmOccupancyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuSmOccupancyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuTempMetricConfig provides config for the gpu.temp metric.
+type GpuTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuTotalEnergyConsumptionMetricConfig provides config for the gpu.totalEnergyConsumption metric.
+type GpuTotalEnergyConsumptionMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuTotalEnergyConsumptionMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuUnCorrectedMemoryErrorsMetricConfig provides config for the gpu.unCorrectedMemoryErrors metric.
+type GpuUnCorrectedMemoryErrorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuUnCorrectedMemoryErrorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// GpuXidErrorsMetricConfig provides config for the gpu.xidErrors metric.
+type GpuXidErrorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *GpuXidErrorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuAverageBoardTempMetricConfig provides config for the ipu.averageBoardTemp metric.
+type IpuAverageBoardTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuAverageBoardTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuAverageDieTempMetricConfig provides config for the ipu.averageDieTemp metric.
+type IpuAverageDieTempMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuAverageDieTempMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuClockMetricConfig provides config for the ipu.clock metric.
+type IpuClockMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuClockMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuLinkSpeedMetricConfig provides config for the ipu.linkSpeed metric.
+type IpuLinkSpeedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuLinkSpeedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuPowerMetricConfig provides config for the ipu.power metric.
+type IpuPowerMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuPowerMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuSessionUtilisationMetricConfig provides config for the ipu.sessionUtilisation metric.
+type IpuSessionUtilisationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuSessionUtilisationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuTotalBoardPowerMetricConfig provides config for the ipu.totalBoardPower metric.
+type IpuTotalBoardPowerMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuTotalBoardPowerMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// IpuUtilisationMetricConfig provides config for the ipu.utilisation metric.
+type IpuUtilisationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *IpuUtilisationMetricConfig) Unmarshal(parser *confmap.Conf) error {
 	if parser == nil {
 		return nil
 	}
@@ -387,35 +2327,1227 @@ func (ms *SwapUsedPercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
 	return nil
 }
 
+// SystemPowerWattsMetricConfig provides config for the system.powerWatts metric.
+type SystemPowerWattsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *SystemPowerWattsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuBufferTransferLatencyMetricConfig provides config for the tpu.bufferTransferLatency metric.
+type TpuBufferTransferLatencyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuBufferTransferLatencyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuCollectiveE2ELatencyMetricConfig provides config for the tpu.collectiveE2ELatency metric.
+type TpuCollectiveE2ELatencyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuCollectiveE2ELatencyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuDeviceToHostTransferLatencyMetricConfig provides config for the tpu.deviceToHostTransferLatency metric.
+type TpuDeviceToHostTransferLatencyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuDeviceToHostTransferLatencyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuDutyCycleMetricConfig provides config for the tpu.dutyCycle metric.
+type TpuDutyCycleMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuDutyCycleMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuGrpcTCPDeliveryRateMetricConfig provides config for the tpu.grpcTcpDeliveryRate metric.
+type TpuGrpcTCPDeliveryRateMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuGrpcTCPDeliveryRateMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuGrpcTCPMinRttMetricConfig provides config for the tpu.grpcTcpMinRtt metric.
+type TpuGrpcTCPMinRttMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuGrpcTCPMinRttMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuHbmCapacityTotalMetricConfig provides config for the tpu.hbmCapacityTotal metric.
+type TpuHbmCapacityTotalMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuHbmCapacityTotalMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuHbmCapacityUsageMetricConfig provides config for the tpu.hbmCapacityUsage metric.
+type TpuHbmCapacityUsageMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuHbmCapacityUsageMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuHbmMemoryUsageMetricConfig provides config for the tpu.hbmMemoryUsage metric.
+type TpuHbmMemoryUsageMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuHbmMemoryUsageMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuHloExecTimingMetricConfig provides config for the tpu.hloExecTiming metric.
+type TpuHloExecTimingMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuHloExecTimingMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuHloQueueSizeMetricConfig provides config for the tpu.hloQueueSize metric.
+type TpuHloQueueSizeMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuHloQueueSizeMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuHostComputeLatencyMetricConfig provides config for the tpu.hostComputeLatency metric.
+type TpuHostComputeLatencyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuHostComputeLatencyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuHostToDeviceTransferLatencyMetricConfig provides config for the tpu.hostToDeviceTransferLatency metric.
+type TpuHostToDeviceTransferLatencyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuHostToDeviceTransferLatencyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuIciLinkHealthMetricConfig provides config for the tpu.iciLinkHealth metric.
+type TpuIciLinkHealthMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuIciLinkHealthMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuInboundBufferTransferLatencyMetricConfig provides config for the tpu.inboundBufferTransferLatency metric.
+type TpuInboundBufferTransferLatencyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuInboundBufferTransferLatencyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuRuntimeHbmUtilizationMetricConfig provides config for the tpu.runtimeHbmUtilization metric.
+type TpuRuntimeHbmUtilizationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuRuntimeHbmUtilizationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuTensorcoreIdleDurationMetricConfig provides config for the tpu.tensorcoreIdleDuration metric.
+type TpuTensorcoreIdleDurationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuTensorcoreIdleDurationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuTensorcoreUtilizationMetricConfig provides config for the tpu.tensorcoreUtilization metric.
+type TpuTensorcoreUtilizationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuTensorcoreUtilizationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TpuThrottleScoreMetricConfig provides config for the tpu.throttleScore metric.
+type TpuThrottleScoreMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TpuThrottleScoreMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnExecutionErrorsMetricConfig provides config for the trn.execution_errors metric.
+type TrnExecutionErrorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnExecutionErrorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnExecutionLatencyMetricConfig provides config for the trn.execution_latency metric.
+type TrnExecutionLatencyMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnExecutionLatencyMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnExecutionStatusMetricConfig provides config for the trn.execution_status metric.
+type TrnExecutionStatusMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnExecutionStatusMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageMetricConfig provides config for the trn.host_total_memory_usage metric.
+type TrnHostTotalMemoryUsageMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageApplicationMemoryMetricConfig provides config for the trn.host_total_memory_usage.application_memory metric.
+type TrnHostTotalMemoryUsageApplicationMemoryMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageApplicationMemoryMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageCollectivesMetricConfig provides config for the trn.host_total_memory_usage.collectives metric.
+type TrnHostTotalMemoryUsageCollectivesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageCollectivesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageConstantsMetricConfig provides config for the trn.host_total_memory_usage.constants metric.
+type TrnHostTotalMemoryUsageConstantsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageConstantsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageDmaBuffersMetricConfig provides config for the trn.host_total_memory_usage.dma_buffers metric.
+type TrnHostTotalMemoryUsageDmaBuffersMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageDmaBuffersMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageDmaRingsMetricConfig provides config for the trn.host_total_memory_usage.dma_rings metric.
+type TrnHostTotalMemoryUsageDmaRingsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageDmaRingsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageDriverMemoryMetricConfig provides config for the trn.host_total_memory_usage.driver_memory metric.
+type TrnHostTotalMemoryUsageDriverMemoryMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageDriverMemoryMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig provides config for the trn.host_total_memory_usage.nonshared_scratchpad metric.
+type TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageNotificationsMetricConfig provides config for the trn.host_total_memory_usage.notifications metric.
+type TrnHostTotalMemoryUsageNotificationsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageNotificationsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageTensorsMetricConfig provides config for the trn.host_total_memory_usage.tensors metric.
+type TrnHostTotalMemoryUsageTensorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageTensorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnHostTotalMemoryUsageUncategorizedMetricConfig provides config for the trn.host_total_memory_usage.uncategorized metric.
+type TrnHostTotalMemoryUsageUncategorizedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnHostTotalMemoryUsageUncategorizedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnMemEccCorrectedMetricConfig provides config for the trn.mem_ecc_corrected metric.
+type TrnMemEccCorrectedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnMemEccCorrectedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnMemEccUncorrectedMetricConfig provides config for the trn.mem_ecc_uncorrected metric.
+type TrnMemEccUncorrectedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnMemEccUncorrectedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuronDeviceTotalMemoryUsageMetricConfig provides config for the trn.neuron_device_total_memory_usage metric.
+type TrnNeuronDeviceTotalMemoryUsageMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuronDeviceTotalMemoryUsageMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageCollectivesMetricConfig provides config for the trn.neuroncore_memory_usage.collectives metric.
+type TrnNeuroncoreMemoryUsageCollectivesMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageCollectivesMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageConstantsMetricConfig provides config for the trn.neuroncore_memory_usage.constants metric.
+type TrnNeuroncoreMemoryUsageConstantsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageConstantsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageDmaRingsMetricConfig provides config for the trn.neuroncore_memory_usage.dma_rings metric.
+type TrnNeuroncoreMemoryUsageDmaRingsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageDmaRingsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig provides config for the trn.neuroncore_memory_usage.driver_memory metric.
+type TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageModelCodeMetricConfig provides config for the trn.neuroncore_memory_usage.model_code metric.
+type TrnNeuroncoreMemoryUsageModelCodeMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageModelCodeMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig provides config for the trn.neuroncore_memory_usage.model_shared_scratchpad metric.
+type TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig provides config for the trn.neuroncore_memory_usage.nonshared_scratchpad metric.
+type TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageNotificationsMetricConfig provides config for the trn.neuroncore_memory_usage.notifications metric.
+type TrnNeuroncoreMemoryUsageNotificationsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageNotificationsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig provides config for the trn.neuroncore_memory_usage.runtime_memory metric.
+type TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageTensorsMetricConfig provides config for the trn.neuroncore_memory_usage.tensors metric.
+type TrnNeuroncoreMemoryUsageTensorsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageTensorsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreMemoryUsageUncategorizedMetricConfig provides config for the trn.neuroncore_memory_usage.uncategorized metric.
+type TrnNeuroncoreMemoryUsageUncategorizedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreMemoryUsageUncategorizedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnNeuroncoreUtilizationMetricConfig provides config for the trn.neuroncore_utilization metric.
+type TrnNeuroncoreUtilizationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnNeuroncoreUtilizationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnSramEccCorrectedMetricConfig provides config for the trn.sram_ecc_corrected metric.
+type TrnSramEccCorrectedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnSramEccCorrectedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// TrnSramEccUncorrectedMetricConfig provides config for the trn.sram_ecc_uncorrected metric.
+type TrnSramEccUncorrectedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *TrnSramEccUncorrectedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
 // MetricsConfig provides config for wandbsys metrics.
 type MetricsConfig struct {
-	CPU                   CPUMetricConfig                   `mapstructure:"cpu"`
-	CPUCPUPercent         CPUCPUPercentMetricConfig         `mapstructure:"cpu.cpu_percent"`
-	DiskDeviceIn          DiskDeviceInMetricConfig          `mapstructure:"disk.device.in"`
-	DiskDeviceOut         DiskDeviceOutMetricConfig         `mapstructure:"disk.device.out"`
-	DiskIn                DiskInMetricConfig                `mapstructure:"disk.in"`
-	DiskOut               DiskOutMetricConfig               `mapstructure:"disk.out"`
-	DiskUsageGB           DiskUsageGBMetricConfig           `mapstructure:"disk.usageGB"`
-	DiskUsagePercent      DiskUsagePercentMetricConfig      `mapstructure:"disk.usagePercent"`
-	MemoryUsed            MemoryUsedMetricConfig            `mapstructure:"memory.used"`
-	MemoryUsedPercent     MemoryUsedPercentMetricConfig     `mapstructure:"memory.used_percent"`
-	MemoryPercent         MemoryPercentMetricConfig         `mapstructure:"memory_percent"`
-	NetworkRecv           NetworkRecvMetricConfig           `mapstructure:"network.recv"`
-	NetworkSent           NetworkSentMetricConfig           `mapstructure:"network.sent"`
-	ProcCPUThreads        ProcCPUThreadsMetricConfig        `mapstructure:"proc.cpu.threads"`
-	ProcMemoryAvailableMB ProcMemoryAvailableMBMetricConfig `mapstructure:"proc.memory.availableMB"`
-	ProcMemoryPercent     ProcMemoryPercentMetricConfig     `mapstructure:"proc.memory.percent"`
-	ProcMemoryRssMB       ProcMemoryRssMBMetricConfig       `mapstructure:"proc.memory.rssMB"`
-	SwapUsed              SwapUsedMetricConfig              `mapstructure:"swap.used"`
-	SwapUsedPercent       SwapUsedPercentMetricConfig       `mapstructure:"swap.used_percent"`
+	AnePower                                      AnePowerMetricConfig                                      `mapstructure:"ane.power"`
+	CPU                                           CPUMetricConfig                                           `mapstructure:"cpu"`
+	CPUAvgTemp                                    CPUAvgTempMetricConfig                                    `mapstructure:"cpu.avg_temp"`
+	CPUCPUPercent                                 CPUCPUPercentMetricConfig                                 `mapstructure:"cpu.cpu_percent"`
+	CPUEcpuFreq                                   CPUEcpuFreqMetricConfig                                   `mapstructure:"cpu.ecpu_freq"`
+	CPUEcpuPercent                                CPUEcpuPercentMetricConfig                                `mapstructure:"cpu.ecpu_percent"`
+	CPUPcpuFreq                                   CPUPcpuFreqMetricConfig                                   `mapstructure:"cpu.pcpu_freq"`
+	CPUPcpuPercent                                CPUPcpuPercentMetricConfig                                `mapstructure:"cpu.pcpu_percent"`
+	CPUPowerWatts                                 CPUPowerWattsMetricConfig                                 `mapstructure:"cpu.powerWatts"`
+	Disk                                          DiskMetricConfig                                          `mapstructure:"disk"`
+	DiskDeviceIn                                  DiskDeviceInMetricConfig                                  `mapstructure:"disk.device.in"`
+	DiskDeviceOut                                 DiskDeviceOutMetricConfig                                 `mapstructure:"disk.device.out"`
+	DiskIn                                        DiskInMetricConfig                                        `mapstructure:"disk.in"`
+	DiskOut                                       DiskOutMetricConfig                                       `mapstructure:"disk.out"`
+	DiskUsageGB                                   DiskUsageGBMetricConfig                                   `mapstructure:"disk.usageGB"`
+	DiskUsagePercent                              DiskUsagePercentMetricConfig                              `mapstructure:"disk.usagePercent"`
+	GpuClockEventActive                           GpuClockEventActiveMetricConfig                           `mapstructure:"gpu.clockEventActive"`
+	GpuCorrectedMemoryErrors                      GpuCorrectedMemoryErrorsMetricConfig                      `mapstructure:"gpu.correctedMemoryErrors"`
+	GpuDramActive                                 GpuDramActiveMetricConfig                                 `mapstructure:"gpu.dramActive"`
+	GpuEncoderUtilization                         GpuEncoderUtilizationMetricConfig                         `mapstructure:"gpu.encoderUtilization"`
+	GpuEnergy                                     GpuEnergyMetricConfig                                     `mapstructure:"gpu.energy"`
+	GpuEnforcedPowerLimitWatts                    GpuEnforcedPowerLimitWattsMetricConfig                    `mapstructure:"gpu.enforcedPowerLimitWatts"`
+	GpuFanSpeed                                   GpuFanSpeedMetricConfig                                   `mapstructure:"gpu.fanSpeed"`
+	GpuFreq                                       GpuFreqMetricConfig                                       `mapstructure:"gpu.freq"`
+	GpuGpu                                        GpuGpuMetricConfig                                        `mapstructure:"gpu.gpu"`
+	GpuGraphicsClock                              GpuGraphicsClockMetricConfig                              `mapstructure:"gpu.graphicsClock"`
+	GpuMaxOpTemp                                  GpuMaxOpTempMetricConfig                                  `mapstructure:"gpu.maxOpTemp"`
+	GpuMaxPcieLinkGen                             GpuMaxPcieLinkGenMetricConfig                             `mapstructure:"gpu.maxPcieLinkGen"`
+	GpuMaxPcieLinkWidth                           GpuMaxPcieLinkWidthMetricConfig                           `mapstructure:"gpu.maxPcieLinkWidth"`
+	GpuMemory                                     GpuMemoryMetricConfig                                     `mapstructure:"gpu.memory"`
+	GpuMemoryAllocated                            GpuMemoryAllocatedMetricConfig                            `mapstructure:"gpu.memoryAllocated"`
+	GpuMemoryAllocatedBytes                       GpuMemoryAllocatedBytesMetricConfig                       `mapstructure:"gpu.memoryAllocatedBytes"`
+	GpuMemoryClock                                GpuMemoryClockMetricConfig                                `mapstructure:"gpu.memoryClock"`
+	GpuMemoryFree                                 GpuMemoryFreeMetricConfig                                 `mapstructure:"gpu.memoryFree"`
+	GpuMemoryMaxOpTemp                            GpuMemoryMaxOpTempMetricConfig                            `mapstructure:"gpu.memoryMaxOpTemp"`
+	GpuMemoryOverDrive                            GpuMemoryOverDriveMetricConfig                            `mapstructure:"gpu.memoryOverDrive"`
+	GpuMemoryReadWriteActivity                    GpuMemoryReadWriteActivityMetricConfig                    `mapstructure:"gpu.memoryReadWriteActivity"`
+	GpuMemoryTemp                                 GpuMemoryTempMetricConfig                                 `mapstructure:"gpu.memoryTemp"`
+	GpuMemoryTotal                                GpuMemoryTotalMetricConfig                                `mapstructure:"gpu.memoryTotal"`
+	GpuMemoryUsed                                 GpuMemoryUsedMetricConfig                                 `mapstructure:"gpu.memoryUsed"`
+	GpuMigDramActive                              GpuMigDramActiveMetricConfig                              `mapstructure:"gpu.mig.dramActive"`
+	GpuMigMemoryAllocated                         GpuMigMemoryAllocatedMetricConfig                         `mapstructure:"gpu.mig.memoryAllocated"`
+	GpuMigMemoryAllocatedBytes                    GpuMigMemoryAllocatedBytesMetricConfig                    `mapstructure:"gpu.mig.memoryAllocatedBytes"`
+	GpuMigMemoryTotal                             GpuMigMemoryTotalMetricConfig                             `mapstructure:"gpu.mig.memoryTotal"`
+	GpuMigPipeFp16Active                          GpuMigPipeFp16ActiveMetricConfig                          `mapstructure:"gpu.mig.pipeFp16Active"`
+	GpuMigPipeFp32Active                          GpuMigPipeFp32ActiveMetricConfig                          `mapstructure:"gpu.mig.pipeFp32Active"`
+	GpuMigPipeFp64Active                          GpuMigPipeFp64ActiveMetricConfig                          `mapstructure:"gpu.mig.pipeFp64Active"`
+	GpuMigPipeTensorActive                        GpuMigPipeTensorActiveMetricConfig                        `mapstructure:"gpu.mig.pipeTensorActive"`
+	GpuMigPipeTensorHmmaActive                    GpuMigPipeTensorHmmaActiveMetricConfig                    `mapstructure:"gpu.mig.pipeTensorHmmaActive"`
+	GpuMigSmActive                                GpuMigSmActiveMetricConfig                                `mapstructure:"gpu.mig.smActive"`
+	GpuMigSmOccupancy                             GpuMigSmOccupancyMetricConfig                             `mapstructure:"gpu.mig.smOccupancy"`
+	GpuNvlinkRxBytes                              GpuNvlinkRxBytesMetricConfig                              `mapstructure:"gpu.nvlinkRxBytes"`
+	GpuNvlinkTxBytes                              GpuNvlinkTxBytesMetricConfig                              `mapstructure:"gpu.nvlinkTxBytes"`
+	GpuPcieLinkGen                                GpuPcieLinkGenMetricConfig                                `mapstructure:"gpu.pcieLinkGen"`
+	GpuPcieLinkSpeed                              GpuPcieLinkSpeedMetricConfig                              `mapstructure:"gpu.pcieLinkSpeed"`
+	GpuPcieLinkWidth                              GpuPcieLinkWidthMetricConfig                              `mapstructure:"gpu.pcieLinkWidth"`
+	GpuPcieReplays                                GpuPcieReplaysMetricConfig                                `mapstructure:"gpu.pcieReplays"`
+	GpuPcieRxBytes                                GpuPcieRxBytesMetricConfig                                `mapstructure:"gpu.pcieRxBytes"`
+	GpuPcieTxBytes                                GpuPcieTxBytesMetricConfig                                `mapstructure:"gpu.pcieTxBytes"`
+	GpuPipeFp16Active                             GpuPipeFp16ActiveMetricConfig                             `mapstructure:"gpu.pipeFp16Active"`
+	GpuPipeFp32Active                             GpuPipeFp32ActiveMetricConfig                             `mapstructure:"gpu.pipeFp32Active"`
+	GpuPipeFp64Active                             GpuPipeFp64ActiveMetricConfig                             `mapstructure:"gpu.pipeFp64Active"`
+	GpuPipeTensorActive                           GpuPipeTensorActiveMetricConfig                           `mapstructure:"gpu.pipeTensorActive"`
+	GpuPipeTensorHmmaActive                       GpuPipeTensorHmmaActiveMetricConfig                       `mapstructure:"gpu.pipeTensorHmmaActive"`
+	GpuPowerPercent                               GpuPowerPercentMetricConfig                               `mapstructure:"gpu.powerPercent"`
+	GpuPowerWatts                                 GpuPowerWattsMetricConfig                                 `mapstructure:"gpu.powerWatts"`
+	GpuProcessCorrectedMemoryErrors               GpuProcessCorrectedMemoryErrorsMetricConfig               `mapstructure:"gpu.process.correctedMemoryErrors"`
+	GpuProcessEncoderUtilization                  GpuProcessEncoderUtilizationMetricConfig                  `mapstructure:"gpu.process.encoderUtilization"`
+	GpuProcessEnforcedPowerLimitWatts             GpuProcessEnforcedPowerLimitWattsMetricConfig             `mapstructure:"gpu.process.enforcedPowerLimitWatts"`
+	GpuProcessGpu                                 GpuProcessGpuMetricConfig                                 `mapstructure:"gpu.process.gpu"`
+	GpuProcessGraphicsClock                       GpuProcessGraphicsClockMetricConfig                       `mapstructure:"gpu.process.graphicsClock"`
+	GpuProcessMemory                              GpuProcessMemoryMetricConfig                              `mapstructure:"gpu.process.memory"`
+	GpuProcessMemoryAllocated                     GpuProcessMemoryAllocatedMetricConfig                     `mapstructure:"gpu.process.memoryAllocated"`
+	GpuProcessMemoryAllocatedBytes                GpuProcessMemoryAllocatedBytesMetricConfig                `mapstructure:"gpu.process.memoryAllocatedBytes"`
+	GpuProcessMemoryClock                         GpuProcessMemoryClockMetricConfig                         `mapstructure:"gpu.process.memoryClock"`
+	GpuProcessMemoryOverDrive                     GpuProcessMemoryOverDriveMetricConfig                     `mapstructure:"gpu.process.memoryOverDrive"`
+	GpuProcessMemoryReadWriteActivity             GpuProcessMemoryReadWriteActivityMetricConfig             `mapstructure:"gpu.process.memoryReadWriteActivity"`
+	GpuProcessMemoryUsedBytes                     GpuProcessMemoryUsedBytesMetricConfig                     `mapstructure:"gpu.process.memoryUsedBytes"`
+	GpuProcessPowerPercent                        GpuProcessPowerPercentMetricConfig                        `mapstructure:"gpu.process.powerPercent"`
+	GpuProcessPowerWatts                          GpuProcessPowerWattsMetricConfig                          `mapstructure:"gpu.process.powerWatts"`
+	GpuProcessSmClock                             GpuProcessSmClockMetricConfig                             `mapstructure:"gpu.process.smClock"`
+	GpuProcessTemp                                GpuProcessTempMetricConfig                                `mapstructure:"gpu.process.temp"`
+	GpuProcessUnCorrectedMemoryErrors             GpuProcessUnCorrectedMemoryErrorsMetricConfig             `mapstructure:"gpu.process.unCorrectedMemoryErrors"`
+	GpuRecoveryCount                              GpuRecoveryCountMetricConfig                              `mapstructure:"gpu.recoveryCount"`
+	GpuRemappedRows                               GpuRemappedRowsMetricConfig                               `mapstructure:"gpu.remappedRows"`
+	GpuRetiredPages                               GpuRetiredPagesMetricConfig                               `mapstructure:"gpu.retiredPages"`
+	GpuRetiredPagesPending                        GpuRetiredPagesPendingMetricConfig                        `mapstructure:"gpu.retiredPagesPending"`
+	GpuRowRemapFailed                             GpuRowRemapFailedMetricConfig                             `mapstructure:"gpu.rowRemapFailed"`
+	GpuRowRemapPending                            GpuRowRemapPendingMetricConfig                            `mapstructure:"gpu.rowRemapPending"`
+	GpuSensorTemp                                 GpuSensorTempMetricConfig                                 `mapstructure:"gpu.sensorTemp"`
+	GpuSmActive                                   GpuSmActiveMetricConfig                                   `mapstructure:"gpu.smActive"`
+	GpuSmClock                                    GpuSmClockMetricConfig                                    `mapstructure:"gpu.smClock"`
+	GpuSmOccupancy                                GpuSmOccupancyMetricConfig                                `mapstructure:"gpu.smOccupancy"`
+	GpuTemp                                       GpuTempMetricConfig                                       `mapstructure:"gpu.temp"`
+	GpuTotalEnergyConsumption                     GpuTotalEnergyConsumptionMetricConfig                     `mapstructure:"gpu.totalEnergyConsumption"`
+	GpuUnCorrectedMemoryErrors                    GpuUnCorrectedMemoryErrorsMetricConfig                    `mapstructure:"gpu.unCorrectedMemoryErrors"`
+	GpuXidErrors                                  GpuXidErrorsMetricConfig                                  `mapstructure:"gpu.xidErrors"`
+	IpuAverageBoardTemp                           IpuAverageBoardTempMetricConfig                           `mapstructure:"ipu.averageBoardTemp"`
+	IpuAverageDieTemp                             IpuAverageDieTempMetricConfig                             `mapstructure:"ipu.averageDieTemp"`
+	IpuClock                                      IpuClockMetricConfig                                      `mapstructure:"ipu.clock"`
+	IpuLinkSpeed                                  IpuLinkSpeedMetricConfig                                  `mapstructure:"ipu.linkSpeed"`
+	IpuPower                                      IpuPowerMetricConfig                                      `mapstructure:"ipu.power"`
+	IpuSessionUtilisation                         IpuSessionUtilisationMetricConfig                         `mapstructure:"ipu.sessionUtilisation"`
+	IpuTotalBoardPower                            IpuTotalBoardPowerMetricConfig                            `mapstructure:"ipu.totalBoardPower"`
+	IpuUtilisation                                IpuUtilisationMetricConfig                                `mapstructure:"ipu.utilisation"`
+	MemoryUsed                                    MemoryUsedMetricConfig                                    `mapstructure:"memory.used"`
+	MemoryUsedPercent                             MemoryUsedPercentMetricConfig                             `mapstructure:"memory.used_percent"`
+	MemoryPercent                                 MemoryPercentMetricConfig                                 `mapstructure:"memory_percent"`
+	NetworkRecv                                   NetworkRecvMetricConfig                                   `mapstructure:"network.recv"`
+	NetworkSent                                   NetworkSentMetricConfig                                   `mapstructure:"network.sent"`
+	ProcCPUThreads                                ProcCPUThreadsMetricConfig                                `mapstructure:"proc.cpu.threads"`
+	ProcMemoryAvailableMB                         ProcMemoryAvailableMBMetricConfig                         `mapstructure:"proc.memory.availableMB"`
+	ProcMemoryPercent                             ProcMemoryPercentMetricConfig                             `mapstructure:"proc.memory.percent"`
+	ProcMemoryRssMB                               ProcMemoryRssMBMetricConfig                               `mapstructure:"proc.memory.rssMB"`
+	SwapUsed                                      SwapUsedMetricConfig                                      `mapstructure:"swap.used"`
+	SwapUsedPercent                               SwapUsedPercentMetricConfig                               `mapstructure:"swap.used_percent"`
+	SystemPowerWatts                              SystemPowerWattsMetricConfig                              `mapstructure:"system.powerWatts"`
+	TpuBufferTransferLatency                      TpuBufferTransferLatencyMetricConfig                      `mapstructure:"tpu.bufferTransferLatency"`
+	TpuCollectiveE2ELatency                       TpuCollectiveE2ELatencyMetricConfig                       `mapstructure:"tpu.collectiveE2ELatency"`
+	TpuDeviceToHostTransferLatency                TpuDeviceToHostTransferLatencyMetricConfig                `mapstructure:"tpu.deviceToHostTransferLatency"`
+	TpuDutyCycle                                  TpuDutyCycleMetricConfig                                  `mapstructure:"tpu.dutyCycle"`
+	TpuGrpcTCPDeliveryRate                        TpuGrpcTCPDeliveryRateMetricConfig                        `mapstructure:"tpu.grpcTcpDeliveryRate"`
+	TpuGrpcTCPMinRtt                              TpuGrpcTCPMinRttMetricConfig                              `mapstructure:"tpu.grpcTcpMinRtt"`
+	TpuHbmCapacityTotal                           TpuHbmCapacityTotalMetricConfig                           `mapstructure:"tpu.hbmCapacityTotal"`
+	TpuHbmCapacityUsage                           TpuHbmCapacityUsageMetricConfig                           `mapstructure:"tpu.hbmCapacityUsage"`
+	TpuHbmMemoryUsage                             TpuHbmMemoryUsageMetricConfig                             `mapstructure:"tpu.hbmMemoryUsage"`
+	TpuHloExecTiming                              TpuHloExecTimingMetricConfig                              `mapstructure:"tpu.hloExecTiming"`
+	TpuHloQueueSize                               TpuHloQueueSizeMetricConfig                               `mapstructure:"tpu.hloQueueSize"`
+	TpuHostComputeLatency                         TpuHostComputeLatencyMetricConfig                         `mapstructure:"tpu.hostComputeLatency"`
+	TpuHostToDeviceTransferLatency                TpuHostToDeviceTransferLatencyMetricConfig                `mapstructure:"tpu.hostToDeviceTransferLatency"`
+	TpuIciLinkHealth                              TpuIciLinkHealthMetricConfig                              `mapstructure:"tpu.iciLinkHealth"`
+	TpuInboundBufferTransferLatency               TpuInboundBufferTransferLatencyMetricConfig               `mapstructure:"tpu.inboundBufferTransferLatency"`
+	TpuRuntimeHbmUtilization                      TpuRuntimeHbmUtilizationMetricConfig                      `mapstructure:"tpu.runtimeHbmUtilization"`
+	TpuTensorcoreIdleDuration                     TpuTensorcoreIdleDurationMetricConfig                     `mapstructure:"tpu.tensorcoreIdleDuration"`
+	TpuTensorcoreUtilization                      TpuTensorcoreUtilizationMetricConfig                      `mapstructure:"tpu.tensorcoreUtilization"`
+	TpuThrottleScore                              TpuThrottleScoreMetricConfig                              `mapstructure:"tpu.throttleScore"`
+	TrnExecutionErrors                            TrnExecutionErrorsMetricConfig                            `mapstructure:"trn.execution_errors"`
+	TrnExecutionLatency                           TrnExecutionLatencyMetricConfig                           `mapstructure:"trn.execution_latency"`
+	TrnExecutionStatus                            TrnExecutionStatusMetricConfig                            `mapstructure:"trn.execution_status"`
+	TrnHostTotalMemoryUsage                       TrnHostTotalMemoryUsageMetricConfig                       `mapstructure:"trn.host_total_memory_usage"`
+	TrnHostTotalMemoryUsageApplicationMemory      TrnHostTotalMemoryUsageApplicationMemoryMetricConfig      `mapstructure:"trn.host_total_memory_usage.application_memory"`
+	TrnHostTotalMemoryUsageCollectives            TrnHostTotalMemoryUsageCollectivesMetricConfig            `mapstructure:"trn.host_total_memory_usage.collectives"`
+	TrnHostTotalMemoryUsageConstants              TrnHostTotalMemoryUsageConstantsMetricConfig              `mapstructure:"trn.host_total_memory_usage.constants"`
+	TrnHostTotalMemoryUsageDmaBuffers             TrnHostTotalMemoryUsageDmaBuffersMetricConfig             `mapstructure:"trn.host_total_memory_usage.dma_buffers"`
+	TrnHostTotalMemoryUsageDmaRings               TrnHostTotalMemoryUsageDmaRingsMetricConfig               `mapstructure:"trn.host_total_memory_usage.dma_rings"`
+	TrnHostTotalMemoryUsageDriverMemory           TrnHostTotalMemoryUsageDriverMemoryMetricConfig           `mapstructure:"trn.host_total_memory_usage.driver_memory"`
+	TrnHostTotalMemoryUsageNonsharedScratchpad    TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig    `mapstructure:"trn.host_total_memory_usage.nonshared_scratchpad"`
+	TrnHostTotalMemoryUsageNotifications          TrnHostTotalMemoryUsageNotificationsMetricConfig          `mapstructure:"trn.host_total_memory_usage.notifications"`
+	TrnHostTotalMemoryUsageTensors                TrnHostTotalMemoryUsageTensorsMetricConfig                `mapstructure:"trn.host_total_memory_usage.tensors"`
+	TrnHostTotalMemoryUsageUncategorized          TrnHostTotalMemoryUsageUncategorizedMetricConfig          `mapstructure:"trn.host_total_memory_usage.uncategorized"`
+	TrnMemEccCorrected                            TrnMemEccCorrectedMetricConfig                            `mapstructure:"trn.mem_ecc_corrected"`
+	TrnMemEccUncorrected                          TrnMemEccUncorrectedMetricConfig                          `mapstructure:"trn.mem_ecc_uncorrected"`
+	TrnNeuronDeviceTotalMemoryUsage               TrnNeuronDeviceTotalMemoryUsageMetricConfig               `mapstructure:"trn.neuron_device_total_memory_usage"`
+	TrnNeuroncoreMemoryUsageCollectives           TrnNeuroncoreMemoryUsageCollectivesMetricConfig           `mapstructure:"trn.neuroncore_memory_usage.collectives"`
+	TrnNeuroncoreMemoryUsageConstants             TrnNeuroncoreMemoryUsageConstantsMetricConfig             `mapstructure:"trn.neuroncore_memory_usage.constants"`
+	TrnNeuroncoreMemoryUsageDmaRings              TrnNeuroncoreMemoryUsageDmaRingsMetricConfig              `mapstructure:"trn.neuroncore_memory_usage.dma_rings"`
+	TrnNeuroncoreMemoryUsageDriverMemory          TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig          `mapstructure:"trn.neuroncore_memory_usage.driver_memory"`
+	TrnNeuroncoreMemoryUsageModelCode             TrnNeuroncoreMemoryUsageModelCodeMetricConfig             `mapstructure:"trn.neuroncore_memory_usage.model_code"`
+	TrnNeuroncoreMemoryUsageModelSharedScratchpad TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig `mapstructure:"trn.neuroncore_memory_usage.model_shared_scratchpad"`
+	TrnNeuroncoreMemoryUsageNonsharedScratchpad   TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig   `mapstructure:"trn.neuroncore_memory_usage.nonshared_scratchpad"`
+	TrnNeuroncoreMemoryUsageNotifications         TrnNeuroncoreMemoryUsageNotificationsMetricConfig         `mapstructure:"trn.neuroncore_memory_usage.notifications"`
+	TrnNeuroncoreMemoryUsageRuntimeMemory         TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig         `mapstructure:"trn.neuroncore_memory_usage.runtime_memory"`
+	TrnNeuroncoreMemoryUsageTensors               TrnNeuroncoreMemoryUsageTensorsMetricConfig               `mapstructure:"trn.neuroncore_memory_usage.tensors"`
+	TrnNeuroncoreMemoryUsageUncategorized         TrnNeuroncoreMemoryUsageUncategorizedMetricConfig         `mapstructure:"trn.neuroncore_memory_usage.uncategorized"`
+	TrnNeuroncoreUtilization                      TrnNeuroncoreUtilizationMetricConfig                      `mapstructure:"trn.neuroncore_utilization"`
+	TrnSramEccCorrected                           TrnSramEccCorrectedMetricConfig                           `mapstructure:"trn.sram_ecc_corrected"`
+	TrnSramEccUncorrected                         TrnSramEccUncorrectedMetricConfig                         `mapstructure:"trn.sram_ecc_uncorrected"`
 }
 
 func DefaultMetricsConfig() MetricsConfig {
 	return MetricsConfig{
+		AnePower: AnePowerMetricConfig{
+			Enabled: false,
+		},
 		CPU: CPUMetricConfig{
 			Enabled: true,
 		},
+		CPUAvgTemp: CPUAvgTempMetricConfig{
+			Enabled: false,
+		},
 		CPUCPUPercent: CPUCPUPercentMetricConfig{
+			Enabled: false,
+		},
+		CPUEcpuFreq: CPUEcpuFreqMetricConfig{
+			Enabled: false,
+		},
+		CPUEcpuPercent: CPUEcpuPercentMetricConfig{
+			Enabled: false,
+		},
+		CPUPcpuFreq: CPUPcpuFreqMetricConfig{
+			Enabled: false,
+		},
+		CPUPcpuPercent: CPUPcpuPercentMetricConfig{
+			Enabled: false,
+		},
+		CPUPowerWatts: CPUPowerWattsMetricConfig{
+			Enabled: false,
+		},
+		Disk: DiskMetricConfig{
 			Enabled: false,
 		},
 		DiskDeviceIn: DiskDeviceInMetricConfig{
@@ -434,6 +3566,273 @@ func DefaultMetricsConfig() MetricsConfig {
 			Enabled: true,
 		},
 		DiskUsagePercent: DiskUsagePercentMetricConfig{
+			Enabled: true,
+		},
+		GpuClockEventActive: GpuClockEventActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuCorrectedMemoryErrors: GpuCorrectedMemoryErrorsMetricConfig{
+			Enabled: true,
+		},
+		GpuDramActive: GpuDramActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuEncoderUtilization: GpuEncoderUtilizationMetricConfig{
+			Enabled: true,
+		},
+		GpuEnergy: GpuEnergyMetricConfig{
+			Enabled: false,
+		},
+		GpuEnforcedPowerLimitWatts: GpuEnforcedPowerLimitWattsMetricConfig{
+			Enabled: false,
+		},
+		GpuFanSpeed: GpuFanSpeedMetricConfig{
+			Enabled: false,
+		},
+		GpuFreq: GpuFreqMetricConfig{
+			Enabled: false,
+		},
+		GpuGpu: GpuGpuMetricConfig{
+			Enabled: true,
+		},
+		GpuGraphicsClock: GpuGraphicsClockMetricConfig{
+			Enabled: true,
+		},
+		GpuMaxOpTemp: GpuMaxOpTempMetricConfig{
+			Enabled: false,
+		},
+		GpuMaxPcieLinkGen: GpuMaxPcieLinkGenMetricConfig{
+			Enabled: false,
+		},
+		GpuMaxPcieLinkWidth: GpuMaxPcieLinkWidthMetricConfig{
+			Enabled: false,
+		},
+		GpuMemory: GpuMemoryMetricConfig{
+			Enabled: true,
+		},
+		GpuMemoryAllocated: GpuMemoryAllocatedMetricConfig{
+			Enabled: true,
+		},
+		GpuMemoryAllocatedBytes: GpuMemoryAllocatedBytesMetricConfig{
+			Enabled: true,
+		},
+		GpuMemoryClock: GpuMemoryClockMetricConfig{
+			Enabled: true,
+		},
+		GpuMemoryFree: GpuMemoryFreeMetricConfig{
+			Enabled: false,
+		},
+		GpuMemoryMaxOpTemp: GpuMemoryMaxOpTempMetricConfig{
+			Enabled: false,
+		},
+		GpuMemoryOverDrive: GpuMemoryOverDriveMetricConfig{
+			Enabled: false,
+		},
+		GpuMemoryReadWriteActivity: GpuMemoryReadWriteActivityMetricConfig{
+			Enabled: false,
+		},
+		GpuMemoryTemp: GpuMemoryTempMetricConfig{
+			Enabled: false,
+		},
+		GpuMemoryTotal: GpuMemoryTotalMetricConfig{
+			Enabled: false,
+		},
+		GpuMemoryUsed: GpuMemoryUsedMetricConfig{
+			Enabled: false,
+		},
+		GpuMigDramActive: GpuMigDramActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuMigMemoryAllocated: GpuMigMemoryAllocatedMetricConfig{
+			Enabled: true,
+		},
+		GpuMigMemoryAllocatedBytes: GpuMigMemoryAllocatedBytesMetricConfig{
+			Enabled: true,
+		},
+		GpuMigMemoryTotal: GpuMigMemoryTotalMetricConfig{
+			Enabled: false,
+		},
+		GpuMigPipeFp16Active: GpuMigPipeFp16ActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuMigPipeFp32Active: GpuMigPipeFp32ActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuMigPipeFp64Active: GpuMigPipeFp64ActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuMigPipeTensorActive: GpuMigPipeTensorActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuMigPipeTensorHmmaActive: GpuMigPipeTensorHmmaActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuMigSmActive: GpuMigSmActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuMigSmOccupancy: GpuMigSmOccupancyMetricConfig{
+			Enabled: false,
+		},
+		GpuNvlinkRxBytes: GpuNvlinkRxBytesMetricConfig{
+			Enabled: false,
+		},
+		GpuNvlinkTxBytes: GpuNvlinkTxBytesMetricConfig{
+			Enabled: false,
+		},
+		GpuPcieLinkGen: GpuPcieLinkGenMetricConfig{
+			Enabled: false,
+		},
+		GpuPcieLinkSpeed: GpuPcieLinkSpeedMetricConfig{
+			Enabled: false,
+		},
+		GpuPcieLinkWidth: GpuPcieLinkWidthMetricConfig{
+			Enabled: false,
+		},
+		GpuPcieReplays: GpuPcieReplaysMetricConfig{
+			Enabled: false,
+		},
+		GpuPcieRxBytes: GpuPcieRxBytesMetricConfig{
+			Enabled: false,
+		},
+		GpuPcieTxBytes: GpuPcieTxBytesMetricConfig{
+			Enabled: false,
+		},
+		GpuPipeFp16Active: GpuPipeFp16ActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuPipeFp32Active: GpuPipeFp32ActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuPipeFp64Active: GpuPipeFp64ActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuPipeTensorActive: GpuPipeTensorActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuPipeTensorHmmaActive: GpuPipeTensorHmmaActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuPowerPercent: GpuPowerPercentMetricConfig{
+			Enabled: true,
+		},
+		GpuPowerWatts: GpuPowerWattsMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessCorrectedMemoryErrors: GpuProcessCorrectedMemoryErrorsMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessEncoderUtilization: GpuProcessEncoderUtilizationMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessEnforcedPowerLimitWatts: GpuProcessEnforcedPowerLimitWattsMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessGpu: GpuProcessGpuMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessGraphicsClock: GpuProcessGraphicsClockMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessMemory: GpuProcessMemoryMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessMemoryAllocated: GpuProcessMemoryAllocatedMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessMemoryAllocatedBytes: GpuProcessMemoryAllocatedBytesMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessMemoryClock: GpuProcessMemoryClockMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessMemoryOverDrive: GpuProcessMemoryOverDriveMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessMemoryReadWriteActivity: GpuProcessMemoryReadWriteActivityMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessMemoryUsedBytes: GpuProcessMemoryUsedBytesMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessPowerPercent: GpuProcessPowerPercentMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessPowerWatts: GpuProcessPowerWattsMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessSmClock: GpuProcessSmClockMetricConfig{
+			Enabled: false,
+		},
+		GpuProcessTemp: GpuProcessTempMetricConfig{
+			Enabled: true,
+		},
+		GpuProcessUnCorrectedMemoryErrors: GpuProcessUnCorrectedMemoryErrorsMetricConfig{
+			Enabled: false,
+		},
+		GpuRecoveryCount: GpuRecoveryCountMetricConfig{
+			Enabled: false,
+		},
+		GpuRemappedRows: GpuRemappedRowsMetricConfig{
+			Enabled: false,
+		},
+		GpuRetiredPages: GpuRetiredPagesMetricConfig{
+			Enabled: false,
+		},
+		GpuRetiredPagesPending: GpuRetiredPagesPendingMetricConfig{
+			Enabled: false,
+		},
+		GpuRowRemapFailed: GpuRowRemapFailedMetricConfig{
+			Enabled: false,
+		},
+		GpuRowRemapPending: GpuRowRemapPendingMetricConfig{
+			Enabled: false,
+		},
+		GpuSensorTemp: GpuSensorTempMetricConfig{
+			Enabled: false,
+		},
+		GpuSmActive: GpuSmActiveMetricConfig{
+			Enabled: false,
+		},
+		GpuSmClock: GpuSmClockMetricConfig{
+			Enabled: true,
+		},
+		GpuSmOccupancy: GpuSmOccupancyMetricConfig{
+			Enabled: false,
+		},
+		GpuTemp: GpuTempMetricConfig{
+			Enabled: true,
+		},
+		GpuTotalEnergyConsumption: GpuTotalEnergyConsumptionMetricConfig{
+			Enabled: false,
+		},
+		GpuUnCorrectedMemoryErrors: GpuUnCorrectedMemoryErrorsMetricConfig{
+			Enabled: true,
+		},
+		GpuXidErrors: GpuXidErrorsMetricConfig{
+			Enabled: false,
+		},
+		IpuAverageBoardTemp: IpuAverageBoardTempMetricConfig{
+			Enabled: true,
+		},
+		IpuAverageDieTemp: IpuAverageDieTempMetricConfig{
+			Enabled: true,
+		},
+		IpuClock: IpuClockMetricConfig{
+			Enabled: true,
+		},
+		IpuLinkSpeed: IpuLinkSpeedMetricConfig{
+			Enabled: true,
+		},
+		IpuPower: IpuPowerMetricConfig{
+			Enabled: true,
+		},
+		IpuSessionUtilisation: IpuSessionUtilisationMetricConfig{
+			Enabled: true,
+		},
+		IpuTotalBoardPower: IpuTotalBoardPowerMetricConfig{
+			Enabled: false,
+		},
+		IpuUtilisation: IpuUtilisationMetricConfig{
 			Enabled: true,
 		},
 		MemoryUsed: MemoryUsedMetricConfig{
@@ -467,6 +3866,159 @@ func DefaultMetricsConfig() MetricsConfig {
 			Enabled: false,
 		},
 		SwapUsedPercent: SwapUsedPercentMetricConfig{
+			Enabled: false,
+		},
+		SystemPowerWatts: SystemPowerWattsMetricConfig{
+			Enabled: false,
+		},
+		TpuBufferTransferLatency: TpuBufferTransferLatencyMetricConfig{
+			Enabled: true,
+		},
+		TpuCollectiveE2ELatency: TpuCollectiveE2ELatencyMetricConfig{
+			Enabled: true,
+		},
+		TpuDeviceToHostTransferLatency: TpuDeviceToHostTransferLatencyMetricConfig{
+			Enabled: true,
+		},
+		TpuDutyCycle: TpuDutyCycleMetricConfig{
+			Enabled: true,
+		},
+		TpuGrpcTCPDeliveryRate: TpuGrpcTCPDeliveryRateMetricConfig{
+			Enabled: true,
+		},
+		TpuGrpcTCPMinRtt: TpuGrpcTCPMinRttMetricConfig{
+			Enabled: true,
+		},
+		TpuHbmCapacityTotal: TpuHbmCapacityTotalMetricConfig{
+			Enabled: true,
+		},
+		TpuHbmCapacityUsage: TpuHbmCapacityUsageMetricConfig{
+			Enabled: true,
+		},
+		TpuHbmMemoryUsage: TpuHbmMemoryUsageMetricConfig{
+			Enabled: false,
+		},
+		TpuHloExecTiming: TpuHloExecTimingMetricConfig{
+			Enabled: true,
+		},
+		TpuHloQueueSize: TpuHloQueueSizeMetricConfig{
+			Enabled: true,
+		},
+		TpuHostComputeLatency: TpuHostComputeLatencyMetricConfig{
+			Enabled: true,
+		},
+		TpuHostToDeviceTransferLatency: TpuHostToDeviceTransferLatencyMetricConfig{
+			Enabled: true,
+		},
+		TpuIciLinkHealth: TpuIciLinkHealthMetricConfig{
+			Enabled: true,
+		},
+		TpuInboundBufferTransferLatency: TpuInboundBufferTransferLatencyMetricConfig{
+			Enabled: true,
+		},
+		TpuRuntimeHbmUtilization: TpuRuntimeHbmUtilizationMetricConfig{
+			Enabled: false,
+		},
+		TpuTensorcoreIdleDuration: TpuTensorcoreIdleDurationMetricConfig{
+			Enabled: false,
+		},
+		TpuTensorcoreUtilization: TpuTensorcoreUtilizationMetricConfig{
+			Enabled: true,
+		},
+		TpuThrottleScore: TpuThrottleScoreMetricConfig{
+			Enabled: false,
+		},
+		TrnExecutionErrors: TrnExecutionErrorsMetricConfig{
+			Enabled: false,
+		},
+		TrnExecutionLatency: TrnExecutionLatencyMetricConfig{
+			Enabled: false,
+		},
+		TrnExecutionStatus: TrnExecutionStatusMetricConfig{
+			Enabled: false,
+		},
+		TrnHostTotalMemoryUsage: TrnHostTotalMemoryUsageMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageApplicationMemory: TrnHostTotalMemoryUsageApplicationMemoryMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageCollectives: TrnHostTotalMemoryUsageCollectivesMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageConstants: TrnHostTotalMemoryUsageConstantsMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageDmaBuffers: TrnHostTotalMemoryUsageDmaBuffersMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageDmaRings: TrnHostTotalMemoryUsageDmaRingsMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageDriverMemory: TrnHostTotalMemoryUsageDriverMemoryMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageNonsharedScratchpad: TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageNotifications: TrnHostTotalMemoryUsageNotificationsMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageTensors: TrnHostTotalMemoryUsageTensorsMetricConfig{
+			Enabled: true,
+		},
+		TrnHostTotalMemoryUsageUncategorized: TrnHostTotalMemoryUsageUncategorizedMetricConfig{
+			Enabled: true,
+		},
+		TrnMemEccCorrected: TrnMemEccCorrectedMetricConfig{
+			Enabled: false,
+		},
+		TrnMemEccUncorrected: TrnMemEccUncorrectedMetricConfig{
+			Enabled: false,
+		},
+		TrnNeuronDeviceTotalMemoryUsage: TrnNeuronDeviceTotalMemoryUsageMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageCollectives: TrnNeuroncoreMemoryUsageCollectivesMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageConstants: TrnNeuroncoreMemoryUsageConstantsMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageDmaRings: TrnNeuroncoreMemoryUsageDmaRingsMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageDriverMemory: TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageModelCode: TrnNeuroncoreMemoryUsageModelCodeMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageModelSharedScratchpad: TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageNonsharedScratchpad: TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageNotifications: TrnNeuroncoreMemoryUsageNotificationsMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageRuntimeMemory: TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageTensors: TrnNeuroncoreMemoryUsageTensorsMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreMemoryUsageUncategorized: TrnNeuroncoreMemoryUsageUncategorizedMetricConfig{
+			Enabled: true,
+		},
+		TrnNeuroncoreUtilization: TrnNeuroncoreUtilizationMetricConfig{
+			Enabled: true,
+		},
+		TrnSramEccCorrected: TrnSramEccCorrectedMetricConfig{
+			Enabled: false,
+		},
+		TrnSramEccUncorrected: TrnSramEccUncorrectedMetricConfig{
 			Enabled: false,
 		},
 	}

@@ -26,10 +26,34 @@ func TestMetricsBuilderConfig(t *testing.T) {
 			name: "all_set",
 			want: MetricsBuilderConfig{
 				Metrics: MetricsConfig{
+					AnePower: AnePowerMetricConfig{
+						Enabled: true,
+					},
 					CPU: CPUMetricConfig{
 						Enabled: true,
 					},
+					CPUAvgTemp: CPUAvgTempMetricConfig{
+						Enabled: true,
+					},
 					CPUCPUPercent: CPUCPUPercentMetricConfig{
+						Enabled: true,
+					},
+					CPUEcpuFreq: CPUEcpuFreqMetricConfig{
+						Enabled: true,
+					},
+					CPUEcpuPercent: CPUEcpuPercentMetricConfig{
+						Enabled: true,
+					},
+					CPUPcpuFreq: CPUPcpuFreqMetricConfig{
+						Enabled: true,
+					},
+					CPUPcpuPercent: CPUPcpuPercentMetricConfig{
+						Enabled: true,
+					},
+					CPUPowerWatts: CPUPowerWattsMetricConfig{
+						Enabled: true,
+					},
+					Disk: DiskMetricConfig{
 						Enabled: true,
 					},
 					DiskDeviceIn: DiskDeviceInMetricConfig{
@@ -48,6 +72,273 @@ func TestMetricsBuilderConfig(t *testing.T) {
 						Enabled: true,
 					},
 					DiskUsagePercent: DiskUsagePercentMetricConfig{
+						Enabled: true,
+					},
+					GpuClockEventActive: GpuClockEventActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuCorrectedMemoryErrors: GpuCorrectedMemoryErrorsMetricConfig{
+						Enabled: true,
+					},
+					GpuDramActive: GpuDramActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuEncoderUtilization: GpuEncoderUtilizationMetricConfig{
+						Enabled: true,
+					},
+					GpuEnergy: GpuEnergyMetricConfig{
+						Enabled: true,
+					},
+					GpuEnforcedPowerLimitWatts: GpuEnforcedPowerLimitWattsMetricConfig{
+						Enabled: true,
+					},
+					GpuFanSpeed: GpuFanSpeedMetricConfig{
+						Enabled: true,
+					},
+					GpuFreq: GpuFreqMetricConfig{
+						Enabled: true,
+					},
+					GpuGpu: GpuGpuMetricConfig{
+						Enabled: true,
+					},
+					GpuGraphicsClock: GpuGraphicsClockMetricConfig{
+						Enabled: true,
+					},
+					GpuMaxOpTemp: GpuMaxOpTempMetricConfig{
+						Enabled: true,
+					},
+					GpuMaxPcieLinkGen: GpuMaxPcieLinkGenMetricConfig{
+						Enabled: true,
+					},
+					GpuMaxPcieLinkWidth: GpuMaxPcieLinkWidthMetricConfig{
+						Enabled: true,
+					},
+					GpuMemory: GpuMemoryMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryAllocated: GpuMemoryAllocatedMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryAllocatedBytes: GpuMemoryAllocatedBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryClock: GpuMemoryClockMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryFree: GpuMemoryFreeMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryMaxOpTemp: GpuMemoryMaxOpTempMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryOverDrive: GpuMemoryOverDriveMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryReadWriteActivity: GpuMemoryReadWriteActivityMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryTemp: GpuMemoryTempMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryTotal: GpuMemoryTotalMetricConfig{
+						Enabled: true,
+					},
+					GpuMemoryUsed: GpuMemoryUsedMetricConfig{
+						Enabled: true,
+					},
+					GpuMigDramActive: GpuMigDramActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuMigMemoryAllocated: GpuMigMemoryAllocatedMetricConfig{
+						Enabled: true,
+					},
+					GpuMigMemoryAllocatedBytes: GpuMigMemoryAllocatedBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuMigMemoryTotal: GpuMigMemoryTotalMetricConfig{
+						Enabled: true,
+					},
+					GpuMigPipeFp16Active: GpuMigPipeFp16ActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuMigPipeFp32Active: GpuMigPipeFp32ActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuMigPipeFp64Active: GpuMigPipeFp64ActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuMigPipeTensorActive: GpuMigPipeTensorActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuMigPipeTensorHmmaActive: GpuMigPipeTensorHmmaActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuMigSmActive: GpuMigSmActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuMigSmOccupancy: GpuMigSmOccupancyMetricConfig{
+						Enabled: true,
+					},
+					GpuNvlinkRxBytes: GpuNvlinkRxBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuNvlinkTxBytes: GpuNvlinkTxBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuPcieLinkGen: GpuPcieLinkGenMetricConfig{
+						Enabled: true,
+					},
+					GpuPcieLinkSpeed: GpuPcieLinkSpeedMetricConfig{
+						Enabled: true,
+					},
+					GpuPcieLinkWidth: GpuPcieLinkWidthMetricConfig{
+						Enabled: true,
+					},
+					GpuPcieReplays: GpuPcieReplaysMetricConfig{
+						Enabled: true,
+					},
+					GpuPcieRxBytes: GpuPcieRxBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuPcieTxBytes: GpuPcieTxBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuPipeFp16Active: GpuPipeFp16ActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuPipeFp32Active: GpuPipeFp32ActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuPipeFp64Active: GpuPipeFp64ActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuPipeTensorActive: GpuPipeTensorActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuPipeTensorHmmaActive: GpuPipeTensorHmmaActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuPowerPercent: GpuPowerPercentMetricConfig{
+						Enabled: true,
+					},
+					GpuPowerWatts: GpuPowerWattsMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessCorrectedMemoryErrors: GpuProcessCorrectedMemoryErrorsMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessEncoderUtilization: GpuProcessEncoderUtilizationMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessEnforcedPowerLimitWatts: GpuProcessEnforcedPowerLimitWattsMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessGpu: GpuProcessGpuMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessGraphicsClock: GpuProcessGraphicsClockMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessMemory: GpuProcessMemoryMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessMemoryAllocated: GpuProcessMemoryAllocatedMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessMemoryAllocatedBytes: GpuProcessMemoryAllocatedBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessMemoryClock: GpuProcessMemoryClockMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessMemoryOverDrive: GpuProcessMemoryOverDriveMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessMemoryReadWriteActivity: GpuProcessMemoryReadWriteActivityMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessMemoryUsedBytes: GpuProcessMemoryUsedBytesMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessPowerPercent: GpuProcessPowerPercentMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessPowerWatts: GpuProcessPowerWattsMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessSmClock: GpuProcessSmClockMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessTemp: GpuProcessTempMetricConfig{
+						Enabled: true,
+					},
+					GpuProcessUnCorrectedMemoryErrors: GpuProcessUnCorrectedMemoryErrorsMetricConfig{
+						Enabled: true,
+					},
+					GpuRecoveryCount: GpuRecoveryCountMetricConfig{
+						Enabled: true,
+					},
+					GpuRemappedRows: GpuRemappedRowsMetricConfig{
+						Enabled: true,
+					},
+					GpuRetiredPages: GpuRetiredPagesMetricConfig{
+						Enabled: true,
+					},
+					GpuRetiredPagesPending: GpuRetiredPagesPendingMetricConfig{
+						Enabled: true,
+					},
+					GpuRowRemapFailed: GpuRowRemapFailedMetricConfig{
+						Enabled: true,
+					},
+					GpuRowRemapPending: GpuRowRemapPendingMetricConfig{
+						Enabled: true,
+					},
+					GpuSensorTemp: GpuSensorTempMetricConfig{
+						Enabled: true,
+					},
+					GpuSmActive: GpuSmActiveMetricConfig{
+						Enabled: true,
+					},
+					GpuSmClock: GpuSmClockMetricConfig{
+						Enabled: true,
+					},
+					GpuSmOccupancy: GpuSmOccupancyMetricConfig{
+						Enabled: true,
+					},
+					GpuTemp: GpuTempMetricConfig{
+						Enabled: true,
+					},
+					GpuTotalEnergyConsumption: GpuTotalEnergyConsumptionMetricConfig{
+						Enabled: true,
+					},
+					GpuUnCorrectedMemoryErrors: GpuUnCorrectedMemoryErrorsMetricConfig{
+						Enabled: true,
+					},
+					GpuXidErrors: GpuXidErrorsMetricConfig{
+						Enabled: true,
+					},
+					IpuAverageBoardTemp: IpuAverageBoardTempMetricConfig{
+						Enabled: true,
+					},
+					IpuAverageDieTemp: IpuAverageDieTempMetricConfig{
+						Enabled: true,
+					},
+					IpuClock: IpuClockMetricConfig{
+						Enabled: true,
+					},
+					IpuLinkSpeed: IpuLinkSpeedMetricConfig{
+						Enabled: true,
+					},
+					IpuPower: IpuPowerMetricConfig{
+						Enabled: true,
+					},
+					IpuSessionUtilisation: IpuSessionUtilisationMetricConfig{
+						Enabled: true,
+					},
+					IpuTotalBoardPower: IpuTotalBoardPowerMetricConfig{
+						Enabled: true,
+					},
+					IpuUtilisation: IpuUtilisationMetricConfig{
 						Enabled: true,
 					},
 					MemoryUsed: MemoryUsedMetricConfig{
@@ -81,6 +372,159 @@ func TestMetricsBuilderConfig(t *testing.T) {
 						Enabled: true,
 					},
 					SwapUsedPercent: SwapUsedPercentMetricConfig{
+						Enabled: true,
+					},
+					SystemPowerWatts: SystemPowerWattsMetricConfig{
+						Enabled: true,
+					},
+					TpuBufferTransferLatency: TpuBufferTransferLatencyMetricConfig{
+						Enabled: true,
+					},
+					TpuCollectiveE2ELatency: TpuCollectiveE2ELatencyMetricConfig{
+						Enabled: true,
+					},
+					TpuDeviceToHostTransferLatency: TpuDeviceToHostTransferLatencyMetricConfig{
+						Enabled: true,
+					},
+					TpuDutyCycle: TpuDutyCycleMetricConfig{
+						Enabled: true,
+					},
+					TpuGrpcTCPDeliveryRate: TpuGrpcTCPDeliveryRateMetricConfig{
+						Enabled: true,
+					},
+					TpuGrpcTCPMinRtt: TpuGrpcTCPMinRttMetricConfig{
+						Enabled: true,
+					},
+					TpuHbmCapacityTotal: TpuHbmCapacityTotalMetricConfig{
+						Enabled: true,
+					},
+					TpuHbmCapacityUsage: TpuHbmCapacityUsageMetricConfig{
+						Enabled: true,
+					},
+					TpuHbmMemoryUsage: TpuHbmMemoryUsageMetricConfig{
+						Enabled: true,
+					},
+					TpuHloExecTiming: TpuHloExecTimingMetricConfig{
+						Enabled: true,
+					},
+					TpuHloQueueSize: TpuHloQueueSizeMetricConfig{
+						Enabled: true,
+					},
+					TpuHostComputeLatency: TpuHostComputeLatencyMetricConfig{
+						Enabled: true,
+					},
+					TpuHostToDeviceTransferLatency: TpuHostToDeviceTransferLatencyMetricConfig{
+						Enabled: true,
+					},
+					TpuIciLinkHealth: TpuIciLinkHealthMetricConfig{
+						Enabled: true,
+					},
+					TpuInboundBufferTransferLatency: TpuInboundBufferTransferLatencyMetricConfig{
+						Enabled: true,
+					},
+					TpuRuntimeHbmUtilization: TpuRuntimeHbmUtilizationMetricConfig{
+						Enabled: true,
+					},
+					TpuTensorcoreIdleDuration: TpuTensorcoreIdleDurationMetricConfig{
+						Enabled: true,
+					},
+					TpuTensorcoreUtilization: TpuTensorcoreUtilizationMetricConfig{
+						Enabled: true,
+					},
+					TpuThrottleScore: TpuThrottleScoreMetricConfig{
+						Enabled: true,
+					},
+					TrnExecutionErrors: TrnExecutionErrorsMetricConfig{
+						Enabled: true,
+					},
+					TrnExecutionLatency: TrnExecutionLatencyMetricConfig{
+						Enabled: true,
+					},
+					TrnExecutionStatus: TrnExecutionStatusMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsage: TrnHostTotalMemoryUsageMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageApplicationMemory: TrnHostTotalMemoryUsageApplicationMemoryMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageCollectives: TrnHostTotalMemoryUsageCollectivesMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageConstants: TrnHostTotalMemoryUsageConstantsMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageDmaBuffers: TrnHostTotalMemoryUsageDmaBuffersMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageDmaRings: TrnHostTotalMemoryUsageDmaRingsMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageDriverMemory: TrnHostTotalMemoryUsageDriverMemoryMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageNonsharedScratchpad: TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageNotifications: TrnHostTotalMemoryUsageNotificationsMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageTensors: TrnHostTotalMemoryUsageTensorsMetricConfig{
+						Enabled: true,
+					},
+					TrnHostTotalMemoryUsageUncategorized: TrnHostTotalMemoryUsageUncategorizedMetricConfig{
+						Enabled: true,
+					},
+					TrnMemEccCorrected: TrnMemEccCorrectedMetricConfig{
+						Enabled: true,
+					},
+					TrnMemEccUncorrected: TrnMemEccUncorrectedMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuronDeviceTotalMemoryUsage: TrnNeuronDeviceTotalMemoryUsageMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageCollectives: TrnNeuroncoreMemoryUsageCollectivesMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageConstants: TrnNeuroncoreMemoryUsageConstantsMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageDmaRings: TrnNeuroncoreMemoryUsageDmaRingsMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageDriverMemory: TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageModelCode: TrnNeuroncoreMemoryUsageModelCodeMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageModelSharedScratchpad: TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageNonsharedScratchpad: TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageNotifications: TrnNeuroncoreMemoryUsageNotificationsMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageRuntimeMemory: TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageTensors: TrnNeuroncoreMemoryUsageTensorsMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreMemoryUsageUncategorized: TrnNeuroncoreMemoryUsageUncategorizedMetricConfig{
+						Enabled: true,
+					},
+					TrnNeuroncoreUtilization: TrnNeuroncoreUtilizationMetricConfig{
+						Enabled: true,
+					},
+					TrnSramEccCorrected: TrnSramEccCorrectedMetricConfig{
+						Enabled: true,
+					},
+					TrnSramEccUncorrected: TrnSramEccUncorrectedMetricConfig{
 						Enabled: true,
 					},
 				},
@@ -102,10 +546,34 @@ func TestMetricsBuilderConfig(t *testing.T) {
 			name: "none_set",
 			want: MetricsBuilderConfig{
 				Metrics: MetricsConfig{
+					AnePower: AnePowerMetricConfig{
+						Enabled: false,
+					},
 					CPU: CPUMetricConfig{
 						Enabled: false,
 					},
+					CPUAvgTemp: CPUAvgTempMetricConfig{
+						Enabled: false,
+					},
 					CPUCPUPercent: CPUCPUPercentMetricConfig{
+						Enabled: false,
+					},
+					CPUEcpuFreq: CPUEcpuFreqMetricConfig{
+						Enabled: false,
+					},
+					CPUEcpuPercent: CPUEcpuPercentMetricConfig{
+						Enabled: false,
+					},
+					CPUPcpuFreq: CPUPcpuFreqMetricConfig{
+						Enabled: false,
+					},
+					CPUPcpuPercent: CPUPcpuPercentMetricConfig{
+						Enabled: false,
+					},
+					CPUPowerWatts: CPUPowerWattsMetricConfig{
+						Enabled: false,
+					},
+					Disk: DiskMetricConfig{
 						Enabled: false,
 					},
 					DiskDeviceIn: DiskDeviceInMetricConfig{
@@ -124,6 +592,273 @@ func TestMetricsBuilderConfig(t *testing.T) {
 						Enabled: false,
 					},
 					DiskUsagePercent: DiskUsagePercentMetricConfig{
+						Enabled: false,
+					},
+					GpuClockEventActive: GpuClockEventActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuCorrectedMemoryErrors: GpuCorrectedMemoryErrorsMetricConfig{
+						Enabled: false,
+					},
+					GpuDramActive: GpuDramActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuEncoderUtilization: GpuEncoderUtilizationMetricConfig{
+						Enabled: false,
+					},
+					GpuEnergy: GpuEnergyMetricConfig{
+						Enabled: false,
+					},
+					GpuEnforcedPowerLimitWatts: GpuEnforcedPowerLimitWattsMetricConfig{
+						Enabled: false,
+					},
+					GpuFanSpeed: GpuFanSpeedMetricConfig{
+						Enabled: false,
+					},
+					GpuFreq: GpuFreqMetricConfig{
+						Enabled: false,
+					},
+					GpuGpu: GpuGpuMetricConfig{
+						Enabled: false,
+					},
+					GpuGraphicsClock: GpuGraphicsClockMetricConfig{
+						Enabled: false,
+					},
+					GpuMaxOpTemp: GpuMaxOpTempMetricConfig{
+						Enabled: false,
+					},
+					GpuMaxPcieLinkGen: GpuMaxPcieLinkGenMetricConfig{
+						Enabled: false,
+					},
+					GpuMaxPcieLinkWidth: GpuMaxPcieLinkWidthMetricConfig{
+						Enabled: false,
+					},
+					GpuMemory: GpuMemoryMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryAllocated: GpuMemoryAllocatedMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryAllocatedBytes: GpuMemoryAllocatedBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryClock: GpuMemoryClockMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryFree: GpuMemoryFreeMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryMaxOpTemp: GpuMemoryMaxOpTempMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryOverDrive: GpuMemoryOverDriveMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryReadWriteActivity: GpuMemoryReadWriteActivityMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryTemp: GpuMemoryTempMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryTotal: GpuMemoryTotalMetricConfig{
+						Enabled: false,
+					},
+					GpuMemoryUsed: GpuMemoryUsedMetricConfig{
+						Enabled: false,
+					},
+					GpuMigDramActive: GpuMigDramActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuMigMemoryAllocated: GpuMigMemoryAllocatedMetricConfig{
+						Enabled: false,
+					},
+					GpuMigMemoryAllocatedBytes: GpuMigMemoryAllocatedBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuMigMemoryTotal: GpuMigMemoryTotalMetricConfig{
+						Enabled: false,
+					},
+					GpuMigPipeFp16Active: GpuMigPipeFp16ActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuMigPipeFp32Active: GpuMigPipeFp32ActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuMigPipeFp64Active: GpuMigPipeFp64ActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuMigPipeTensorActive: GpuMigPipeTensorActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuMigPipeTensorHmmaActive: GpuMigPipeTensorHmmaActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuMigSmActive: GpuMigSmActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuMigSmOccupancy: GpuMigSmOccupancyMetricConfig{
+						Enabled: false,
+					},
+					GpuNvlinkRxBytes: GpuNvlinkRxBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuNvlinkTxBytes: GpuNvlinkTxBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuPcieLinkGen: GpuPcieLinkGenMetricConfig{
+						Enabled: false,
+					},
+					GpuPcieLinkSpeed: GpuPcieLinkSpeedMetricConfig{
+						Enabled: false,
+					},
+					GpuPcieLinkWidth: GpuPcieLinkWidthMetricConfig{
+						Enabled: false,
+					},
+					GpuPcieReplays: GpuPcieReplaysMetricConfig{
+						Enabled: false,
+					},
+					GpuPcieRxBytes: GpuPcieRxBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuPcieTxBytes: GpuPcieTxBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuPipeFp16Active: GpuPipeFp16ActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuPipeFp32Active: GpuPipeFp32ActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuPipeFp64Active: GpuPipeFp64ActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuPipeTensorActive: GpuPipeTensorActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuPipeTensorHmmaActive: GpuPipeTensorHmmaActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuPowerPercent: GpuPowerPercentMetricConfig{
+						Enabled: false,
+					},
+					GpuPowerWatts: GpuPowerWattsMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessCorrectedMemoryErrors: GpuProcessCorrectedMemoryErrorsMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessEncoderUtilization: GpuProcessEncoderUtilizationMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessEnforcedPowerLimitWatts: GpuProcessEnforcedPowerLimitWattsMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessGpu: GpuProcessGpuMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessGraphicsClock: GpuProcessGraphicsClockMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessMemory: GpuProcessMemoryMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessMemoryAllocated: GpuProcessMemoryAllocatedMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessMemoryAllocatedBytes: GpuProcessMemoryAllocatedBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessMemoryClock: GpuProcessMemoryClockMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessMemoryOverDrive: GpuProcessMemoryOverDriveMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessMemoryReadWriteActivity: GpuProcessMemoryReadWriteActivityMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessMemoryUsedBytes: GpuProcessMemoryUsedBytesMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessPowerPercent: GpuProcessPowerPercentMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessPowerWatts: GpuProcessPowerWattsMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessSmClock: GpuProcessSmClockMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessTemp: GpuProcessTempMetricConfig{
+						Enabled: false,
+					},
+					GpuProcessUnCorrectedMemoryErrors: GpuProcessUnCorrectedMemoryErrorsMetricConfig{
+						Enabled: false,
+					},
+					GpuRecoveryCount: GpuRecoveryCountMetricConfig{
+						Enabled: false,
+					},
+					GpuRemappedRows: GpuRemappedRowsMetricConfig{
+						Enabled: false,
+					},
+					GpuRetiredPages: GpuRetiredPagesMetricConfig{
+						Enabled: false,
+					},
+					GpuRetiredPagesPending: GpuRetiredPagesPendingMetricConfig{
+						Enabled: false,
+					},
+					GpuRowRemapFailed: GpuRowRemapFailedMetricConfig{
+						Enabled: false,
+					},
+					GpuRowRemapPending: GpuRowRemapPendingMetricConfig{
+						Enabled: false,
+					},
+					GpuSensorTemp: GpuSensorTempMetricConfig{
+						Enabled: false,
+					},
+					GpuSmActive: GpuSmActiveMetricConfig{
+						Enabled: false,
+					},
+					GpuSmClock: GpuSmClockMetricConfig{
+						Enabled: false,
+					},
+					GpuSmOccupancy: GpuSmOccupancyMetricConfig{
+						Enabled: false,
+					},
+					GpuTemp: GpuTempMetricConfig{
+						Enabled: false,
+					},
+					GpuTotalEnergyConsumption: GpuTotalEnergyConsumptionMetricConfig{
+						Enabled: false,
+					},
+					GpuUnCorrectedMemoryErrors: GpuUnCorrectedMemoryErrorsMetricConfig{
+						Enabled: false,
+					},
+					GpuXidErrors: GpuXidErrorsMetricConfig{
+						Enabled: false,
+					},
+					IpuAverageBoardTemp: IpuAverageBoardTempMetricConfig{
+						Enabled: false,
+					},
+					IpuAverageDieTemp: IpuAverageDieTempMetricConfig{
+						Enabled: false,
+					},
+					IpuClock: IpuClockMetricConfig{
+						Enabled: false,
+					},
+					IpuLinkSpeed: IpuLinkSpeedMetricConfig{
+						Enabled: false,
+					},
+					IpuPower: IpuPowerMetricConfig{
+						Enabled: false,
+					},
+					IpuSessionUtilisation: IpuSessionUtilisationMetricConfig{
+						Enabled: false,
+					},
+					IpuTotalBoardPower: IpuTotalBoardPowerMetricConfig{
+						Enabled: false,
+					},
+					IpuUtilisation: IpuUtilisationMetricConfig{
 						Enabled: false,
 					},
 					MemoryUsed: MemoryUsedMetricConfig{
@@ -159,6 +894,159 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					SwapUsedPercent: SwapUsedPercentMetricConfig{
 						Enabled: false,
 					},
+					SystemPowerWatts: SystemPowerWattsMetricConfig{
+						Enabled: false,
+					},
+					TpuBufferTransferLatency: TpuBufferTransferLatencyMetricConfig{
+						Enabled: false,
+					},
+					TpuCollectiveE2ELatency: TpuCollectiveE2ELatencyMetricConfig{
+						Enabled: false,
+					},
+					TpuDeviceToHostTransferLatency: TpuDeviceToHostTransferLatencyMetricConfig{
+						Enabled: false,
+					},
+					TpuDutyCycle: TpuDutyCycleMetricConfig{
+						Enabled: false,
+					},
+					TpuGrpcTCPDeliveryRate: TpuGrpcTCPDeliveryRateMetricConfig{
+						Enabled: false,
+					},
+					TpuGrpcTCPMinRtt: TpuGrpcTCPMinRttMetricConfig{
+						Enabled: false,
+					},
+					TpuHbmCapacityTotal: TpuHbmCapacityTotalMetricConfig{
+						Enabled: false,
+					},
+					TpuHbmCapacityUsage: TpuHbmCapacityUsageMetricConfig{
+						Enabled: false,
+					},
+					TpuHbmMemoryUsage: TpuHbmMemoryUsageMetricConfig{
+						Enabled: false,
+					},
+					TpuHloExecTiming: TpuHloExecTimingMetricConfig{
+						Enabled: false,
+					},
+					TpuHloQueueSize: TpuHloQueueSizeMetricConfig{
+						Enabled: false,
+					},
+					TpuHostComputeLatency: TpuHostComputeLatencyMetricConfig{
+						Enabled: false,
+					},
+					TpuHostToDeviceTransferLatency: TpuHostToDeviceTransferLatencyMetricConfig{
+						Enabled: false,
+					},
+					TpuIciLinkHealth: TpuIciLinkHealthMetricConfig{
+						Enabled: false,
+					},
+					TpuInboundBufferTransferLatency: TpuInboundBufferTransferLatencyMetricConfig{
+						Enabled: false,
+					},
+					TpuRuntimeHbmUtilization: TpuRuntimeHbmUtilizationMetricConfig{
+						Enabled: false,
+					},
+					TpuTensorcoreIdleDuration: TpuTensorcoreIdleDurationMetricConfig{
+						Enabled: false,
+					},
+					TpuTensorcoreUtilization: TpuTensorcoreUtilizationMetricConfig{
+						Enabled: false,
+					},
+					TpuThrottleScore: TpuThrottleScoreMetricConfig{
+						Enabled: false,
+					},
+					TrnExecutionErrors: TrnExecutionErrorsMetricConfig{
+						Enabled: false,
+					},
+					TrnExecutionLatency: TrnExecutionLatencyMetricConfig{
+						Enabled: false,
+					},
+					TrnExecutionStatus: TrnExecutionStatusMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsage: TrnHostTotalMemoryUsageMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageApplicationMemory: TrnHostTotalMemoryUsageApplicationMemoryMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageCollectives: TrnHostTotalMemoryUsageCollectivesMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageConstants: TrnHostTotalMemoryUsageConstantsMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageDmaBuffers: TrnHostTotalMemoryUsageDmaBuffersMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageDmaRings: TrnHostTotalMemoryUsageDmaRingsMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageDriverMemory: TrnHostTotalMemoryUsageDriverMemoryMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageNonsharedScratchpad: TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageNotifications: TrnHostTotalMemoryUsageNotificationsMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageTensors: TrnHostTotalMemoryUsageTensorsMetricConfig{
+						Enabled: false,
+					},
+					TrnHostTotalMemoryUsageUncategorized: TrnHostTotalMemoryUsageUncategorizedMetricConfig{
+						Enabled: false,
+					},
+					TrnMemEccCorrected: TrnMemEccCorrectedMetricConfig{
+						Enabled: false,
+					},
+					TrnMemEccUncorrected: TrnMemEccUncorrectedMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuronDeviceTotalMemoryUsage: TrnNeuronDeviceTotalMemoryUsageMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageCollectives: TrnNeuroncoreMemoryUsageCollectivesMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageConstants: TrnNeuroncoreMemoryUsageConstantsMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageDmaRings: TrnNeuroncoreMemoryUsageDmaRingsMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageDriverMemory: TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageModelCode: TrnNeuroncoreMemoryUsageModelCodeMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageModelSharedScratchpad: TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageNonsharedScratchpad: TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageNotifications: TrnNeuroncoreMemoryUsageNotificationsMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageRuntimeMemory: TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageTensors: TrnNeuroncoreMemoryUsageTensorsMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreMemoryUsageUncategorized: TrnNeuroncoreMemoryUsageUncategorizedMetricConfig{
+						Enabled: false,
+					},
+					TrnNeuroncoreUtilization: TrnNeuroncoreUtilizationMetricConfig{
+						Enabled: false,
+					},
+					TrnSramEccCorrected: TrnSramEccCorrectedMetricConfig{
+						Enabled: false,
+					},
+					TrnSramEccUncorrected: TrnSramEccUncorrectedMetricConfig{
+						Enabled: false,
+					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
 					HostName:              ResourceAttributeConfig{Enabled: false},
@@ -178,7 +1066,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := loadMetricsBuilderConfig(t, tt.name)
-			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(CPUMetricConfig{}, CPUCPUPercentMetricConfig{}, DiskDeviceInMetricConfig{}, DiskDeviceOutMetricConfig{}, DiskInMetricConfig{}, DiskOutMetricConfig{}, DiskUsageGBMetricConfig{}, DiskUsagePercentMetricConfig{}, MemoryUsedMetricConfig{}, MemoryUsedPercentMetricConfig{}, MemoryPercentMetricConfig{}, NetworkRecvMetricConfig{}, NetworkSentMetricConfig{}, ProcCPUThreadsMetricConfig{}, ProcMemoryAvailableMBMetricConfig{}, ProcMemoryPercentMetricConfig{}, ProcMemoryRssMBMetricConfig{}, SwapUsedMetricConfig{}, SwapUsedPercentMetricConfig{}, ResourceAttributeConfig{}))
+			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(AnePowerMetricConfig{}, CPUMetricConfig{}, CPUAvgTempMetricConfig{}, CPUCPUPercentMetricConfig{}, CPUEcpuFreqMetricConfig{}, CPUEcpuPercentMetricConfig{}, CPUPcpuFreqMetricConfig{}, CPUPcpuPercentMetricConfig{}, CPUPowerWattsMetricConfig{}, DiskMetricConfig{}, DiskDeviceInMetricConfig{}, DiskDeviceOutMetricConfig{}, DiskInMetricConfig{}, DiskOutMetricConfig{}, DiskUsageGBMetricConfig{}, DiskUsagePercentMetricConfig{}, GpuClockEventActiveMetricConfig{}, GpuCorrectedMemoryErrorsMetricConfig{}, GpuDramActiveMetricConfig{}, GpuEncoderUtilizationMetricConfig{}, GpuEnergyMetricConfig{}, GpuEnforcedPowerLimitWattsMetricConfig{}, GpuFanSpeedMetricConfig{}, GpuFreqMetricConfig{}, GpuGpuMetricConfig{}, GpuGraphicsClockMetricConfig{}, GpuMaxOpTempMetricConfig{}, GpuMaxPcieLinkGenMetricConfig{}, GpuMaxPcieLinkWidthMetricConfig{}, GpuMemoryMetricConfig{}, GpuMemoryAllocatedMetricConfig{}, GpuMemoryAllocatedBytesMetricConfig{}, GpuMemoryClockMetricConfig{}, GpuMemoryFreeMetricConfig{}, GpuMemoryMaxOpTempMetricConfig{}, GpuMemoryOverDriveMetricConfig{}, GpuMemoryReadWriteActivityMetricConfig{}, GpuMemoryTempMetricConfig{}, GpuMemoryTotalMetricConfig{}, GpuMemoryUsedMetricConfig{}, GpuMigDramActiveMetricConfig{}, GpuMigMemoryAllocatedMetricConfig{}, GpuMigMemoryAllocatedBytesMetricConfig{}, GpuMigMemoryTotalMetricConfig{}, GpuMigPipeFp16ActiveMetricConfig{}, GpuMigPipeFp32ActiveMetricConfig{}, GpuMigPipeFp64ActiveMetricConfig{}, GpuMigPipeTensorActiveMetricConfig{}, GpuMigPipeTensorHmmaActiveMetricConfig{}, GpuMigSmActiveMetricConfig{}, GpuMigSmOccupancyMetricConfig{}, GpuNvlinkRxBytesMetricConfig{}, GpuNvlinkTxBytesMetricConfig{}, GpuPcieLinkGenMetricConfig{}, GpuPcieLinkSpeedMetricConfig{}, GpuPcieLinkWidthMetricConfig{}, GpuPcieReplaysMetricConfig{}, GpuPcieRxBytesMetricConfig{}, GpuPcieTxBytesMetricConfig{}, GpuPipeFp16ActiveMetricConfig{}, GpuPipeFp32ActiveMetricConfig{}, GpuPipeFp64ActiveMetricConfig{}, GpuPipeTensorActiveMetricConfig{}, GpuPipeTensorHmmaActiveMetricConfig{}, GpuPowerPercentMetricConfig{}, GpuPowerWattsMetricConfig{}, GpuProcessCorrectedMemoryErrorsMetricConfig{}, GpuProcessEncoderUtilizationMetricConfig{}, GpuProcessEnforcedPowerLimitWattsMetricConfig{}, GpuProcessGpuMetricConfig{}, GpuProcessGraphicsClockMetricConfig{}, GpuProcessMemoryMetricConfig{}, GpuProcessMemoryAllocatedMetricConfig{}, GpuProcessMemoryAllocatedBytesMetricConfig{}, GpuProcessMemoryClockMetricConfig{}, GpuProcessMemoryOverDriveMetricConfig{}, GpuProcessMemoryReadWriteActivityMetricConfig{}, GpuProcessMemoryUsedBytesMetricConfig{}, GpuProcessPowerPercentMetricConfig{}, GpuProcessPowerWattsMetricConfig{}, GpuProcessSmClockMetricConfig{}, GpuProcessTempMetricConfig{}, GpuProcessUnCorrectedMemoryErrorsMetricConfig{}, GpuRecoveryCountMetricConfig{}, GpuRemappedRowsMetricConfig{}, GpuRetiredPagesMetricConfig{}, GpuRetiredPagesPendingMetricConfig{}, GpuRowRemapFailedMetricConfig{}, GpuRowRemapPendingMetricConfig{}, GpuSensorTempMetricConfig{}, GpuSmActiveMetricConfig{}, GpuSmClockMetricConfig{}, GpuSmOccupancyMetricConfig{}, GpuTempMetricConfig{}, GpuTotalEnergyConsumptionMetricConfig{}, GpuUnCorrectedMemoryErrorsMetricConfig{}, GpuXidErrorsMetricConfig{}, IpuAverageBoardTempMetricConfig{}, IpuAverageDieTempMetricConfig{}, IpuClockMetricConfig{}, IpuLinkSpeedMetricConfig{}, IpuPowerMetricConfig{}, IpuSessionUtilisationMetricConfig{}, IpuTotalBoardPowerMetricConfig{}, IpuUtilisationMetricConfig{}, MemoryUsedMetricConfig{}, MemoryUsedPercentMetricConfig{}, MemoryPercentMetricConfig{}, NetworkRecvMetricConfig{}, NetworkSentMetricConfig{}, ProcCPUThreadsMetricConfig{}, ProcMemoryAvailableMBMetricConfig{}, ProcMemoryPercentMetricConfig{}, ProcMemoryRssMBMetricConfig{}, SwapUsedMetricConfig{}, SwapUsedPercentMetricConfig{}, SystemPowerWattsMetricConfig{}, TpuBufferTransferLatencyMetricConfig{}, TpuCollectiveE2ELatencyMetricConfig{}, TpuDeviceToHostTransferLatencyMetricConfig{}, TpuDutyCycleMetricConfig{}, TpuGrpcTCPDeliveryRateMetricConfig{}, TpuGrpcTCPMinRttMetricConfig{}, TpuHbmCapacityTotalMetricConfig{}, TpuHbmCapacityUsageMetricConfig{}, TpuHbmMemoryUsageMetricConfig{}, TpuHloExecTimingMetricConfig{}, TpuHloQueueSizeMetricConfig{}, TpuHostComputeLatencyMetricConfig{}, TpuHostToDeviceTransferLatencyMetricConfig{}, TpuIciLinkHealthMetricConfig{}, TpuInboundBufferTransferLatencyMetricConfig{}, TpuRuntimeHbmUtilizationMetricConfig{}, TpuTensorcoreIdleDurationMetricConfig{}, TpuTensorcoreUtilizationMetricConfig{}, TpuThrottleScoreMetricConfig{}, TrnExecutionErrorsMetricConfig{}, TrnExecutionLatencyMetricConfig{}, TrnExecutionStatusMetricConfig{}, TrnHostTotalMemoryUsageMetricConfig{}, TrnHostTotalMemoryUsageApplicationMemoryMetricConfig{}, TrnHostTotalMemoryUsageCollectivesMetricConfig{}, TrnHostTotalMemoryUsageConstantsMetricConfig{}, TrnHostTotalMemoryUsageDmaBuffersMetricConfig{}, TrnHostTotalMemoryUsageDmaRingsMetricConfig{}, TrnHostTotalMemoryUsageDriverMemoryMetricConfig{}, TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig{}, TrnHostTotalMemoryUsageNotificationsMetricConfig{}, TrnHostTotalMemoryUsageTensorsMetricConfig{}, TrnHostTotalMemoryUsageUncategorizedMetricConfig{}, TrnMemEccCorrectedMetricConfig{}, TrnMemEccUncorrectedMetricConfig{}, TrnNeuronDeviceTotalMemoryUsageMetricConfig{}, TrnNeuroncoreMemoryUsageCollectivesMetricConfig{}, TrnNeuroncoreMemoryUsageConstantsMetricConfig{}, TrnNeuroncoreMemoryUsageDmaRingsMetricConfig{}, TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig{}, TrnNeuroncoreMemoryUsageModelCodeMetricConfig{}, TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig{}, TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig{}, TrnNeuroncoreMemoryUsageNotificationsMetricConfig{}, TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig{}, TrnNeuroncoreMemoryUsageTensorsMetricConfig{}, TrnNeuroncoreMemoryUsageUncategorizedMetricConfig{}, TrnNeuroncoreUtilizationMetricConfig{}, TrnSramEccCorrectedMetricConfig{}, TrnSramEccUncorrectedMetricConfig{}, ResourceAttributeConfig{}))
 			require.Emptyf(t, diff, "Config mismatch (-expected +actual):\n%s", diff)
 		})
 	}

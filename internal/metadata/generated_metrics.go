@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/receiver"
-	conventions "go.opentelemetry.io/otel/semconv/v1.44.0"
+	conventions "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"time"
 )
 
@@ -18,6 +18,296 @@ const (
 	AggregationStrategyMin = "min"
 	AggregationStrategyMax = "max"
 )
+
+// AttributeCause specifies the value cause attribute.
+type AttributeCause int
+
+const (
+	_ AttributeCause = iota
+	AttributeCauseCorrected
+	AttributeCauseDoubleBit
+	AttributeCauseSingleBit
+	AttributeCauseUncorrected
+)
+
+// String returns the string representation of the AttributeCause.
+func (av AttributeCause) String() string {
+	switch av {
+	case AttributeCauseCorrected:
+		return "corrected"
+	case AttributeCauseDoubleBit:
+		return "double_bit"
+	case AttributeCauseSingleBit:
+		return "single_bit"
+	case AttributeCauseUncorrected:
+		return "uncorrected"
+	}
+	return ""
+}
+
+// MapAttributeCause is a helper map of string to AttributeCause attribute value.
+var MapAttributeCause = map[string]AttributeCause{
+	"corrected":   AttributeCauseCorrected,
+	"double_bit":  AttributeCauseDoubleBit,
+	"single_bit":  AttributeCauseSingleBit,
+	"uncorrected": AttributeCauseUncorrected,
+}
+
+// AttributeClockEventReason specifies the value clock_event_reason attribute.
+type AttributeClockEventReason int
+
+const (
+	_ AttributeClockEventReason = iota
+	AttributeClockEventReasonAppClocks
+	AttributeClockEventReasonCurrent
+	AttributeClockEventReasonDisplay
+	AttributeClockEventReasonGpuIdle
+	AttributeClockEventReasonHwPowerBrake
+	AttributeClockEventReasonHwSlowdown
+	AttributeClockEventReasonHwThermal
+	AttributeClockEventReasonOther
+	AttributeClockEventReasonPower
+	AttributeClockEventReasonSwPowerCap
+	AttributeClockEventReasonSwThermal
+	AttributeClockEventReasonSyncBoost
+	AttributeClockEventReasonThermal
+)
+
+// String returns the string representation of the AttributeClockEventReason.
+func (av AttributeClockEventReason) String() string {
+	switch av {
+	case AttributeClockEventReasonAppClocks:
+		return "app_clocks"
+	case AttributeClockEventReasonCurrent:
+		return "current"
+	case AttributeClockEventReasonDisplay:
+		return "display"
+	case AttributeClockEventReasonGpuIdle:
+		return "gpu_idle"
+	case AttributeClockEventReasonHwPowerBrake:
+		return "hw_power_brake"
+	case AttributeClockEventReasonHwSlowdown:
+		return "hw_slowdown"
+	case AttributeClockEventReasonHwThermal:
+		return "hw_thermal"
+	case AttributeClockEventReasonOther:
+		return "other"
+	case AttributeClockEventReasonPower:
+		return "power"
+	case AttributeClockEventReasonSwPowerCap:
+		return "sw_power_cap"
+	case AttributeClockEventReasonSwThermal:
+		return "sw_thermal"
+	case AttributeClockEventReasonSyncBoost:
+		return "sync_boost"
+	case AttributeClockEventReasonThermal:
+		return "thermal"
+	}
+	return ""
+}
+
+// MapAttributeClockEventReason is a helper map of string to AttributeClockEventReason attribute value.
+var MapAttributeClockEventReason = map[string]AttributeClockEventReason{
+	"app_clocks":     AttributeClockEventReasonAppClocks,
+	"current":        AttributeClockEventReasonCurrent,
+	"display":        AttributeClockEventReasonDisplay,
+	"gpu_idle":       AttributeClockEventReasonGpuIdle,
+	"hw_power_brake": AttributeClockEventReasonHwPowerBrake,
+	"hw_slowdown":    AttributeClockEventReasonHwSlowdown,
+	"hw_thermal":     AttributeClockEventReasonHwThermal,
+	"other":          AttributeClockEventReasonOther,
+	"power":          AttributeClockEventReasonPower,
+	"sw_power_cap":   AttributeClockEventReasonSwPowerCap,
+	"sw_thermal":     AttributeClockEventReasonSwThermal,
+	"sync_boost":     AttributeClockEventReasonSyncBoost,
+	"thermal":        AttributeClockEventReasonThermal,
+}
+
+// AttributeErrorType specifies the value error_type attribute.
+type AttributeErrorType int
+
+const (
+	_ AttributeErrorType = iota
+	AttributeErrorTypeGeneric
+	AttributeErrorTypeHardware
+	AttributeErrorTypeModel
+	AttributeErrorTypeNumerical
+	AttributeErrorTypeRuntime
+	AttributeErrorTypeTransient
+)
+
+// String returns the string representation of the AttributeErrorType.
+func (av AttributeErrorType) String() string {
+	switch av {
+	case AttributeErrorTypeGeneric:
+		return "generic"
+	case AttributeErrorTypeHardware:
+		return "hardware"
+	case AttributeErrorTypeModel:
+		return "model"
+	case AttributeErrorTypeNumerical:
+		return "numerical"
+	case AttributeErrorTypeRuntime:
+		return "runtime"
+	case AttributeErrorTypeTransient:
+		return "transient"
+	}
+	return ""
+}
+
+// MapAttributeErrorType is a helper map of string to AttributeErrorType attribute value.
+var MapAttributeErrorType = map[string]AttributeErrorType{
+	"generic":   AttributeErrorTypeGeneric,
+	"hardware":  AttributeErrorTypeHardware,
+	"model":     AttributeErrorTypeModel,
+	"numerical": AttributeErrorTypeNumerical,
+	"runtime":   AttributeErrorTypeRuntime,
+	"transient": AttributeErrorTypeTransient,
+}
+
+// AttributeGpuVendor specifies the value gpu_vendor attribute.
+type AttributeGpuVendor int
+
+const (
+	_ AttributeGpuVendor = iota
+	AttributeGpuVendorAmd
+	AttributeGpuVendorApple
+	AttributeGpuVendorNvidia
+)
+
+// String returns the string representation of the AttributeGpuVendor.
+func (av AttributeGpuVendor) String() string {
+	switch av {
+	case AttributeGpuVendorAmd:
+		return "amd"
+	case AttributeGpuVendorApple:
+		return "apple"
+	case AttributeGpuVendorNvidia:
+		return "nvidia"
+	}
+	return ""
+}
+
+// MapAttributeGpuVendor is a helper map of string to AttributeGpuVendor attribute value.
+var MapAttributeGpuVendor = map[string]AttributeGpuVendor{
+	"amd":    AttributeGpuVendorAmd,
+	"apple":  AttributeGpuVendorApple,
+	"nvidia": AttributeGpuVendorNvidia,
+}
+
+// AttributeLatencyType specifies the value latency_type attribute.
+type AttributeLatencyType int
+
+const (
+	_ AttributeLatencyType = iota
+	AttributeLatencyTypeDevice
+	AttributeLatencyTypeTotal
+)
+
+// String returns the string representation of the AttributeLatencyType.
+func (av AttributeLatencyType) String() string {
+	switch av {
+	case AttributeLatencyTypeDevice:
+		return "device"
+	case AttributeLatencyTypeTotal:
+		return "total"
+	}
+	return ""
+}
+
+// MapAttributeLatencyType is a helper map of string to AttributeLatencyType attribute value.
+var MapAttributeLatencyType = map[string]AttributeLatencyType{
+	"device": AttributeLatencyTypeDevice,
+	"total":  AttributeLatencyTypeTotal,
+}
+
+// AttributePercentile specifies the value percentile attribute.
+type AttributePercentile int
+
+const (
+	_ AttributePercentile = iota
+	AttributePercentileP0
+	AttributePercentileP1
+	AttributePercentileP25
+	AttributePercentileP50
+	AttributePercentileP75
+	AttributePercentileP99
+	AttributePercentileP100
+)
+
+// String returns the string representation of the AttributePercentile.
+func (av AttributePercentile) String() string {
+	switch av {
+	case AttributePercentileP0:
+		return "p0"
+	case AttributePercentileP1:
+		return "p1"
+	case AttributePercentileP25:
+		return "p25"
+	case AttributePercentileP50:
+		return "p50"
+	case AttributePercentileP75:
+		return "p75"
+	case AttributePercentileP99:
+		return "p99"
+	case AttributePercentileP100:
+		return "p100"
+	}
+	return ""
+}
+
+// MapAttributePercentile is a helper map of string to AttributePercentile attribute value.
+var MapAttributePercentile = map[string]AttributePercentile{
+	"p0":   AttributePercentileP0,
+	"p1":   AttributePercentileP1,
+	"p25":  AttributePercentileP25,
+	"p50":  AttributePercentileP50,
+	"p75":  AttributePercentileP75,
+	"p99":  AttributePercentileP99,
+	"p100": AttributePercentileP100,
+}
+
+// AttributeStat specifies the value stat attribute.
+type AttributeStat int
+
+const (
+	_ AttributeStat = iota
+	AttributeStatMean
+	AttributeStatP50
+	AttributeStatP90
+	AttributeStatP95
+	AttributeStatP99
+	AttributeStatP999
+)
+
+// String returns the string representation of the AttributeStat.
+func (av AttributeStat) String() string {
+	switch av {
+	case AttributeStatMean:
+		return "mean"
+	case AttributeStatP50:
+		return "p50"
+	case AttributeStatP90:
+		return "p90"
+	case AttributeStatP95:
+		return "p95"
+	case AttributeStatP99:
+		return "p99"
+	case AttributeStatP999:
+		return "p999"
+	}
+	return ""
+}
+
+// MapAttributeStat is a helper map of string to AttributeStat attribute value.
+var MapAttributeStat = map[string]AttributeStat{
+	"mean": AttributeStatMean,
+	"p50":  AttributeStatP50,
+	"p90":  AttributeStatP90,
+	"p95":  AttributeStatP95,
+	"p99":  AttributeStatP99,
+	"p999": AttributeStatP999,
+}
 
 // AttributeState specifies the value state attribute.
 type AttributeState int
@@ -57,13 +347,79 @@ var MapAttributeState = map[string]AttributeState{
 	"starting": AttributeStateStarting,
 }
 
+// AttributeStatusType specifies the value status_type attribute.
+type AttributeStatusType int
+
+const (
+	_ AttributeStatusType = iota
+	AttributeStatusTypeCompleted
+	AttributeStatusTypeCompletedWithErr
+	AttributeStatusTypeCompletedWithNumErr
+	AttributeStatusTypeFailedToQueue
+	AttributeStatusTypeIncorrectInput
+	AttributeStatusTypeTimedOut
+)
+
+// String returns the string representation of the AttributeStatusType.
+func (av AttributeStatusType) String() string {
+	switch av {
+	case AttributeStatusTypeCompleted:
+		return "completed"
+	case AttributeStatusTypeCompletedWithErr:
+		return "completed_with_err"
+	case AttributeStatusTypeCompletedWithNumErr:
+		return "completed_with_num_err"
+	case AttributeStatusTypeFailedToQueue:
+		return "failed_to_queue"
+	case AttributeStatusTypeIncorrectInput:
+		return "incorrect_input"
+	case AttributeStatusTypeTimedOut:
+		return "timed_out"
+	}
+	return ""
+}
+
+// MapAttributeStatusType is a helper map of string to AttributeStatusType attribute value.
+var MapAttributeStatusType = map[string]AttributeStatusType{
+	"completed":              AttributeStatusTypeCompleted,
+	"completed_with_err":     AttributeStatusTypeCompletedWithErr,
+	"completed_with_num_err": AttributeStatusTypeCompletedWithNumErr,
+	"failed_to_queue":        AttributeStatusTypeFailedToQueue,
+	"incorrect_input":        AttributeStatusTypeIncorrectInput,
+	"timed_out":              AttributeStatusTypeTimedOut,
+}
+
 var MetricsInfo = metricsInfo{
+	AnePower: metricInfo{
+		Name: "ane.power",
+	},
 	CPU: metricInfo{
 		Name: "cpu",
+	},
+	CPUAvgTemp: metricInfo{
+		Name: "cpu.avg_temp",
 	},
 	CPUCPUPercent: metricInfo{
 		Name:       "cpu.cpu_percent",
 		Attributes: []string{"core"},
+	},
+	CPUEcpuFreq: metricInfo{
+		Name: "cpu.ecpu_freq",
+	},
+	CPUEcpuPercent: metricInfo{
+		Name: "cpu.ecpu_percent",
+	},
+	CPUPcpuFreq: metricInfo{
+		Name: "cpu.pcpu_freq",
+	},
+	CPUPcpuPercent: metricInfo{
+		Name: "cpu.pcpu_percent",
+	},
+	CPUPowerWatts: metricInfo{
+		Name: "cpu.powerWatts",
+	},
+	Disk: metricInfo{
+		Name: "disk",
 	},
 	DiskDeviceIn: metricInfo{
 		Name:       "disk.device.in",
@@ -86,6 +442,362 @@ var MetricsInfo = metricsInfo{
 	DiskUsagePercent: metricInfo{
 		Name:       "disk.usagePercent",
 		Attributes: []string{"path"},
+	},
+	GpuClockEventActive: metricInfo{
+		Name:       "gpu.clockEventActive",
+		Attributes: []string{"gpu_index", "clock_event_reason", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuCorrectedMemoryErrors: metricInfo{
+		Name:       "gpu.correctedMemoryErrors",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuDramActive: metricInfo{
+		Name:       "gpu.dramActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuEncoderUtilization: metricInfo{
+		Name:       "gpu.encoderUtilization",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuEnergy: metricInfo{
+		Name:       "gpu.energy",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuEnforcedPowerLimitWatts: metricInfo{
+		Name:       "gpu.enforcedPowerLimitWatts",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuFanSpeed: metricInfo{
+		Name:       "gpu.fanSpeed",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuFreq: metricInfo{
+		Name:       "gpu.freq",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuGpu: metricInfo{
+		Name:       "gpu.gpu",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuGraphicsClock: metricInfo{
+		Name:       "gpu.graphicsClock",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMaxOpTemp: metricInfo{
+		Name:       "gpu.maxOpTemp",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMaxPcieLinkGen: metricInfo{
+		Name:       "gpu.maxPcieLinkGen",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMaxPcieLinkWidth: metricInfo{
+		Name:       "gpu.maxPcieLinkWidth",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemory: metricInfo{
+		Name:       "gpu.memory",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemoryAllocated: metricInfo{
+		Name:       "gpu.memoryAllocated",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+	},
+	GpuMemoryAllocatedBytes: metricInfo{
+		Name:       "gpu.memoryAllocatedBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+	},
+	GpuMemoryClock: metricInfo{
+		Name:       "gpu.memoryClock",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemoryFree: metricInfo{
+		Name:       "gpu.memoryFree",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemoryMaxOpTemp: metricInfo{
+		Name:       "gpu.memoryMaxOpTemp",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemoryOverDrive: metricInfo{
+		Name:       "gpu.memoryOverDrive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemoryReadWriteActivity: metricInfo{
+		Name:       "gpu.memoryReadWriteActivity",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemoryTemp: metricInfo{
+		Name:       "gpu.memoryTemp",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMemoryTotal: metricInfo{
+		Name:       "gpu.memoryTotal",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+	},
+	GpuMemoryUsed: metricInfo{
+		Name:       "gpu.memoryUsed",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuMigDramActive: metricInfo{
+		Name:       "gpu.mig.dramActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigMemoryAllocated: metricInfo{
+		Name:       "gpu.mig.memoryAllocated",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigMemoryAllocatedBytes: metricInfo{
+		Name:       "gpu.mig.memoryAllocatedBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigMemoryTotal: metricInfo{
+		Name:       "gpu.mig.memoryTotal",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigPipeFp16Active: metricInfo{
+		Name:       "gpu.mig.pipeFp16Active",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigPipeFp32Active: metricInfo{
+		Name:       "gpu.mig.pipeFp32Active",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigPipeFp64Active: metricInfo{
+		Name:       "gpu.mig.pipeFp64Active",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigPipeTensorActive: metricInfo{
+		Name:       "gpu.mig.pipeTensorActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigPipeTensorHmmaActive: metricInfo{
+		Name:       "gpu.mig.pipeTensorHmmaActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigSmActive: metricInfo{
+		Name:       "gpu.mig.smActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuMigSmOccupancy: metricInfo{
+		Name:       "gpu.mig.smOccupancy",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+	},
+	GpuNvlinkRxBytes: metricInfo{
+		Name:       "gpu.nvlinkRxBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuNvlinkTxBytes: metricInfo{
+		Name:       "gpu.nvlinkTxBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPcieLinkGen: metricInfo{
+		Name:       "gpu.pcieLinkGen",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPcieLinkSpeed: metricInfo{
+		Name:       "gpu.pcieLinkSpeed",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPcieLinkWidth: metricInfo{
+		Name:       "gpu.pcieLinkWidth",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPcieReplays: metricInfo{
+		Name:       "gpu.pcieReplays",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPcieRxBytes: metricInfo{
+		Name:       "gpu.pcieRxBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPcieTxBytes: metricInfo{
+		Name:       "gpu.pcieTxBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPipeFp16Active: metricInfo{
+		Name:       "gpu.pipeFp16Active",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPipeFp32Active: metricInfo{
+		Name:       "gpu.pipeFp32Active",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPipeFp64Active: metricInfo{
+		Name:       "gpu.pipeFp64Active",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPipeTensorActive: metricInfo{
+		Name:       "gpu.pipeTensorActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPipeTensorHmmaActive: metricInfo{
+		Name:       "gpu.pipeTensorHmmaActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPowerPercent: metricInfo{
+		Name:       "gpu.powerPercent",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuPowerWatts: metricInfo{
+		Name:       "gpu.powerWatts",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessCorrectedMemoryErrors: metricInfo{
+		Name:       "gpu.process.correctedMemoryErrors",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessEncoderUtilization: metricInfo{
+		Name:       "gpu.process.encoderUtilization",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessEnforcedPowerLimitWatts: metricInfo{
+		Name:       "gpu.process.enforcedPowerLimitWatts",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessGpu: metricInfo{
+		Name:       "gpu.process.gpu",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessGraphicsClock: metricInfo{
+		Name:       "gpu.process.graphicsClock",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessMemory: metricInfo{
+		Name:       "gpu.process.memory",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessMemoryAllocated: metricInfo{
+		Name:       "gpu.process.memoryAllocated",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+	},
+	GpuProcessMemoryAllocatedBytes: metricInfo{
+		Name:       "gpu.process.memoryAllocatedBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+	},
+	GpuProcessMemoryClock: metricInfo{
+		Name:       "gpu.process.memoryClock",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessMemoryOverDrive: metricInfo{
+		Name:       "gpu.process.memoryOverDrive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessMemoryReadWriteActivity: metricInfo{
+		Name:       "gpu.process.memoryReadWriteActivity",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessMemoryUsedBytes: metricInfo{
+		Name:       "gpu.process.memoryUsedBytes",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessPowerPercent: metricInfo{
+		Name:       "gpu.process.powerPercent",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessPowerWatts: metricInfo{
+		Name:       "gpu.process.powerWatts",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessSmClock: metricInfo{
+		Name:       "gpu.process.smClock",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuProcessTemp: metricInfo{
+		Name:       "gpu.process.temp",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "sensor"},
+	},
+	GpuProcessUnCorrectedMemoryErrors: metricInfo{
+		Name:       "gpu.process.unCorrectedMemoryErrors",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuRecoveryCount: metricInfo{
+		Name:       "gpu.recoveryCount",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuRemappedRows: metricInfo{
+		Name:       "gpu.remappedRows",
+		Attributes: []string{"gpu_index", "cause", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuRetiredPages: metricInfo{
+		Name:       "gpu.retiredPages",
+		Attributes: []string{"gpu_index", "cause", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuRetiredPagesPending: metricInfo{
+		Name:       "gpu.retiredPagesPending",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuRowRemapFailed: metricInfo{
+		Name:       "gpu.rowRemapFailed",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuRowRemapPending: metricInfo{
+		Name:       "gpu.rowRemapPending",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuSensorTemp: metricInfo{
+		Name:       "gpu.sensorTemp",
+		Attributes: []string{"gpu_index", "temp_sensor", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuSmActive: metricInfo{
+		Name:       "gpu.smActive",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuSmClock: metricInfo{
+		Name:       "gpu.smClock",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuSmOccupancy: metricInfo{
+		Name:       "gpu.smOccupancy",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuTemp: metricInfo{
+		Name:       "gpu.temp",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "sensor"},
+	},
+	GpuTotalEnergyConsumption: metricInfo{
+		Name:       "gpu.totalEnergyConsumption",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuUnCorrectedMemoryErrors: metricInfo{
+		Name:       "gpu.unCorrectedMemoryErrors",
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	GpuXidErrors: metricInfo{
+		Name:       "gpu.xidErrors",
+		Attributes: []string{"gpu_index", "xid", "gpu_vendor", "gpu_uuid", "gpu_model"},
+	},
+	IpuAverageBoardTemp: metricInfo{
+		Name:       "ipu.averageBoardTemp",
+		Attributes: []string{"device_id"},
+	},
+	IpuAverageDieTemp: metricInfo{
+		Name:       "ipu.averageDieTemp",
+		Attributes: []string{"device_id"},
+	},
+	IpuClock: metricInfo{
+		Name:       "ipu.clock",
+		Attributes: []string{"device_id"},
+	},
+	IpuLinkSpeed: metricInfo{
+		Name:       "ipu.linkSpeed",
+		Attributes: []string{"device_id"},
+	},
+	IpuPower: metricInfo{
+		Name:       "ipu.power",
+		Attributes: []string{"device_id"},
+	},
+	IpuSessionUtilisation: metricInfo{
+		Name:       "ipu.sessionUtilisation",
+		Attributes: []string{"device_id"},
+	},
+	IpuTotalBoardPower: metricInfo{
+		Name:       "ipu.totalBoardPower",
+		Attributes: []string{"device_id"},
+	},
+	IpuUtilisation: metricInfo{
+		Name:       "ipu.utilisation",
+		Attributes: []string{"device_id"},
 	},
 	MemoryUsed: metricInfo{
 		Name: "memory.used",
@@ -120,33 +832,492 @@ var MetricsInfo = metricsInfo{
 	SwapUsedPercent: metricInfo{
 		Name: "swap.used_percent",
 	},
+	SystemPowerWatts: metricInfo{
+		Name: "system.powerWatts",
+	},
+	TpuBufferTransferLatency: metricInfo{
+		Name:       "tpu.bufferTransferLatency",
+		Attributes: []string{"label", "stat"},
+	},
+	TpuCollectiveE2ELatency: metricInfo{
+		Name:       "tpu.collectiveE2ELatency",
+		Attributes: []string{"label", "stat"},
+	},
+	TpuDeviceToHostTransferLatency: metricInfo{
+		Name:       "tpu.deviceToHostTransferLatency",
+		Attributes: []string{"label", "stat"},
+	},
+	TpuDutyCycle: metricInfo{
+		Name:       "tpu.dutyCycle",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuGrpcTCPDeliveryRate: metricInfo{
+		Name:       "tpu.grpcTcpDeliveryRate",
+		Attributes: []string{"stat"},
+	},
+	TpuGrpcTCPMinRtt: metricInfo{
+		Name:       "tpu.grpcTcpMinRtt",
+		Attributes: []string{"stat"},
+	},
+	TpuHbmCapacityTotal: metricInfo{
+		Name:       "tpu.hbmCapacityTotal",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuHbmCapacityUsage: metricInfo{
+		Name:       "tpu.hbmCapacityUsage",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuHbmMemoryUsage: metricInfo{
+		Name:       "tpu.hbmMemoryUsage",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuHloExecTiming: metricInfo{
+		Name:       "tpu.hloExecTiming",
+		Attributes: []string{"label", "stat"},
+	},
+	TpuHloQueueSize: metricInfo{
+		Name:       "tpu.hloQueueSize",
+		Attributes: []string{"label"},
+	},
+	TpuHostComputeLatency: metricInfo{
+		Name:       "tpu.hostComputeLatency",
+		Attributes: []string{"label", "stat"},
+	},
+	TpuHostToDeviceTransferLatency: metricInfo{
+		Name:       "tpu.hostToDeviceTransferLatency",
+		Attributes: []string{"label", "stat"},
+	},
+	TpuIciLinkHealth: metricInfo{
+		Name:       "tpu.iciLinkHealth",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuInboundBufferTransferLatency: metricInfo{
+		Name:       "tpu.inboundBufferTransferLatency",
+		Attributes: []string{"label", "stat"},
+	},
+	TpuRuntimeHbmUtilization: metricInfo{
+		Name:       "tpu.runtimeHbmUtilization",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuTensorcoreIdleDuration: metricInfo{
+		Name:       "tpu.tensorcoreIdleDuration",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuTensorcoreUtilization: metricInfo{
+		Name:       "tpu.tensorcoreUtilization",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TpuThrottleScore: metricInfo{
+		Name:       "tpu.throttleScore",
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+	},
+	TrnExecutionErrors: metricInfo{
+		Name:       "trn.execution_errors",
+		Attributes: []string{"error_type"},
+	},
+	TrnExecutionLatency: metricInfo{
+		Name:       "trn.execution_latency",
+		Attributes: []string{"latency_type", "percentile"},
+	},
+	TrnExecutionStatus: metricInfo{
+		Name:       "trn.execution_status",
+		Attributes: []string{"status_type"},
+	},
+	TrnHostTotalMemoryUsage: metricInfo{
+		Name: "trn.host_total_memory_usage",
+	},
+	TrnHostTotalMemoryUsageApplicationMemory: metricInfo{
+		Name: "trn.host_total_memory_usage.application_memory",
+	},
+	TrnHostTotalMemoryUsageCollectives: metricInfo{
+		Name: "trn.host_total_memory_usage.collectives",
+	},
+	TrnHostTotalMemoryUsageConstants: metricInfo{
+		Name: "trn.host_total_memory_usage.constants",
+	},
+	TrnHostTotalMemoryUsageDmaBuffers: metricInfo{
+		Name: "trn.host_total_memory_usage.dma_buffers",
+	},
+	TrnHostTotalMemoryUsageDmaRings: metricInfo{
+		Name: "trn.host_total_memory_usage.dma_rings",
+	},
+	TrnHostTotalMemoryUsageDriverMemory: metricInfo{
+		Name: "trn.host_total_memory_usage.driver_memory",
+	},
+	TrnHostTotalMemoryUsageNonsharedScratchpad: metricInfo{
+		Name: "trn.host_total_memory_usage.nonshared_scratchpad",
+	},
+	TrnHostTotalMemoryUsageNotifications: metricInfo{
+		Name: "trn.host_total_memory_usage.notifications",
+	},
+	TrnHostTotalMemoryUsageTensors: metricInfo{
+		Name: "trn.host_total_memory_usage.tensors",
+	},
+	TrnHostTotalMemoryUsageUncategorized: metricInfo{
+		Name: "trn.host_total_memory_usage.uncategorized",
+	},
+	TrnMemEccCorrected: metricInfo{
+		Name:       "trn.mem_ecc_corrected",
+		Attributes: []string{"neuron_device_index"},
+	},
+	TrnMemEccUncorrected: metricInfo{
+		Name:       "trn.mem_ecc_uncorrected",
+		Attributes: []string{"neuron_device_index"},
+	},
+	TrnNeuronDeviceTotalMemoryUsage: metricInfo{
+		Name: "trn.neuron_device_total_memory_usage",
+	},
+	TrnNeuroncoreMemoryUsageCollectives: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.collectives",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageConstants: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.constants",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageDmaRings: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.dma_rings",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageDriverMemory: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.driver_memory",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageModelCode: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.model_code",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageModelSharedScratchpad: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.model_shared_scratchpad",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageNonsharedScratchpad: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.nonshared_scratchpad",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageNotifications: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.notifications",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageRuntimeMemory: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.runtime_memory",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageTensors: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.tensors",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreMemoryUsageUncategorized: metricInfo{
+		Name:       "trn.neuroncore_memory_usage.uncategorized",
+		Attributes: []string{"core_index"},
+	},
+	TrnNeuroncoreUtilization: metricInfo{
+		Name:       "trn.neuroncore_utilization",
+		Attributes: []string{"core_index"},
+	},
+	TrnSramEccCorrected: metricInfo{
+		Name:       "trn.sram_ecc_corrected",
+		Attributes: []string{"neuron_device_index"},
+	},
+	TrnSramEccUncorrected: metricInfo{
+		Name:       "trn.sram_ecc_uncorrected",
+		Attributes: []string{"neuron_device_index"},
+	},
 }
 
 type metricsInfo struct {
-	CPU                   metricInfo
-	CPUCPUPercent         metricInfo
-	DiskDeviceIn          metricInfo
-	DiskDeviceOut         metricInfo
-	DiskIn                metricInfo
-	DiskOut               metricInfo
-	DiskUsageGB           metricInfo
-	DiskUsagePercent      metricInfo
-	MemoryUsed            metricInfo
-	MemoryUsedPercent     metricInfo
-	MemoryPercent         metricInfo
-	NetworkRecv           metricInfo
-	NetworkSent           metricInfo
-	ProcCPUThreads        metricInfo
-	ProcMemoryAvailableMB metricInfo
-	ProcMemoryPercent     metricInfo
-	ProcMemoryRssMB       metricInfo
-	SwapUsed              metricInfo
-	SwapUsedPercent       metricInfo
+	AnePower                                      metricInfo
+	CPU                                           metricInfo
+	CPUAvgTemp                                    metricInfo
+	CPUCPUPercent                                 metricInfo
+	CPUEcpuFreq                                   metricInfo
+	CPUEcpuPercent                                metricInfo
+	CPUPcpuFreq                                   metricInfo
+	CPUPcpuPercent                                metricInfo
+	CPUPowerWatts                                 metricInfo
+	Disk                                          metricInfo
+	DiskDeviceIn                                  metricInfo
+	DiskDeviceOut                                 metricInfo
+	DiskIn                                        metricInfo
+	DiskOut                                       metricInfo
+	DiskUsageGB                                   metricInfo
+	DiskUsagePercent                              metricInfo
+	GpuClockEventActive                           metricInfo
+	GpuCorrectedMemoryErrors                      metricInfo
+	GpuDramActive                                 metricInfo
+	GpuEncoderUtilization                         metricInfo
+	GpuEnergy                                     metricInfo
+	GpuEnforcedPowerLimitWatts                    metricInfo
+	GpuFanSpeed                                   metricInfo
+	GpuFreq                                       metricInfo
+	GpuGpu                                        metricInfo
+	GpuGraphicsClock                              metricInfo
+	GpuMaxOpTemp                                  metricInfo
+	GpuMaxPcieLinkGen                             metricInfo
+	GpuMaxPcieLinkWidth                           metricInfo
+	GpuMemory                                     metricInfo
+	GpuMemoryAllocated                            metricInfo
+	GpuMemoryAllocatedBytes                       metricInfo
+	GpuMemoryClock                                metricInfo
+	GpuMemoryFree                                 metricInfo
+	GpuMemoryMaxOpTemp                            metricInfo
+	GpuMemoryOverDrive                            metricInfo
+	GpuMemoryReadWriteActivity                    metricInfo
+	GpuMemoryTemp                                 metricInfo
+	GpuMemoryTotal                                metricInfo
+	GpuMemoryUsed                                 metricInfo
+	GpuMigDramActive                              metricInfo
+	GpuMigMemoryAllocated                         metricInfo
+	GpuMigMemoryAllocatedBytes                    metricInfo
+	GpuMigMemoryTotal                             metricInfo
+	GpuMigPipeFp16Active                          metricInfo
+	GpuMigPipeFp32Active                          metricInfo
+	GpuMigPipeFp64Active                          metricInfo
+	GpuMigPipeTensorActive                        metricInfo
+	GpuMigPipeTensorHmmaActive                    metricInfo
+	GpuMigSmActive                                metricInfo
+	GpuMigSmOccupancy                             metricInfo
+	GpuNvlinkRxBytes                              metricInfo
+	GpuNvlinkTxBytes                              metricInfo
+	GpuPcieLinkGen                                metricInfo
+	GpuPcieLinkSpeed                              metricInfo
+	GpuPcieLinkWidth                              metricInfo
+	GpuPcieReplays                                metricInfo
+	GpuPcieRxBytes                                metricInfo
+	GpuPcieTxBytes                                metricInfo
+	GpuPipeFp16Active                             metricInfo
+	GpuPipeFp32Active                             metricInfo
+	GpuPipeFp64Active                             metricInfo
+	GpuPipeTensorActive                           metricInfo
+	GpuPipeTensorHmmaActive                       metricInfo
+	GpuPowerPercent                               metricInfo
+	GpuPowerWatts                                 metricInfo
+	GpuProcessCorrectedMemoryErrors               metricInfo
+	GpuProcessEncoderUtilization                  metricInfo
+	GpuProcessEnforcedPowerLimitWatts             metricInfo
+	GpuProcessGpu                                 metricInfo
+	GpuProcessGraphicsClock                       metricInfo
+	GpuProcessMemory                              metricInfo
+	GpuProcessMemoryAllocated                     metricInfo
+	GpuProcessMemoryAllocatedBytes                metricInfo
+	GpuProcessMemoryClock                         metricInfo
+	GpuProcessMemoryOverDrive                     metricInfo
+	GpuProcessMemoryReadWriteActivity             metricInfo
+	GpuProcessMemoryUsedBytes                     metricInfo
+	GpuProcessPowerPercent                        metricInfo
+	GpuProcessPowerWatts                          metricInfo
+	GpuProcessSmClock                             metricInfo
+	GpuProcessTemp                                metricInfo
+	GpuProcessUnCorrectedMemoryErrors             metricInfo
+	GpuRecoveryCount                              metricInfo
+	GpuRemappedRows                               metricInfo
+	GpuRetiredPages                               metricInfo
+	GpuRetiredPagesPending                        metricInfo
+	GpuRowRemapFailed                             metricInfo
+	GpuRowRemapPending                            metricInfo
+	GpuSensorTemp                                 metricInfo
+	GpuSmActive                                   metricInfo
+	GpuSmClock                                    metricInfo
+	GpuSmOccupancy                                metricInfo
+	GpuTemp                                       metricInfo
+	GpuTotalEnergyConsumption                     metricInfo
+	GpuUnCorrectedMemoryErrors                    metricInfo
+	GpuXidErrors                                  metricInfo
+	IpuAverageBoardTemp                           metricInfo
+	IpuAverageDieTemp                             metricInfo
+	IpuClock                                      metricInfo
+	IpuLinkSpeed                                  metricInfo
+	IpuPower                                      metricInfo
+	IpuSessionUtilisation                         metricInfo
+	IpuTotalBoardPower                            metricInfo
+	IpuUtilisation                                metricInfo
+	MemoryUsed                                    metricInfo
+	MemoryUsedPercent                             metricInfo
+	MemoryPercent                                 metricInfo
+	NetworkRecv                                   metricInfo
+	NetworkSent                                   metricInfo
+	ProcCPUThreads                                metricInfo
+	ProcMemoryAvailableMB                         metricInfo
+	ProcMemoryPercent                             metricInfo
+	ProcMemoryRssMB                               metricInfo
+	SwapUsed                                      metricInfo
+	SwapUsedPercent                               metricInfo
+	SystemPowerWatts                              metricInfo
+	TpuBufferTransferLatency                      metricInfo
+	TpuCollectiveE2ELatency                       metricInfo
+	TpuDeviceToHostTransferLatency                metricInfo
+	TpuDutyCycle                                  metricInfo
+	TpuGrpcTCPDeliveryRate                        metricInfo
+	TpuGrpcTCPMinRtt                              metricInfo
+	TpuHbmCapacityTotal                           metricInfo
+	TpuHbmCapacityUsage                           metricInfo
+	TpuHbmMemoryUsage                             metricInfo
+	TpuHloExecTiming                              metricInfo
+	TpuHloQueueSize                               metricInfo
+	TpuHostComputeLatency                         metricInfo
+	TpuHostToDeviceTransferLatency                metricInfo
+	TpuIciLinkHealth                              metricInfo
+	TpuInboundBufferTransferLatency               metricInfo
+	TpuRuntimeHbmUtilization                      metricInfo
+	TpuTensorcoreIdleDuration                     metricInfo
+	TpuTensorcoreUtilization                      metricInfo
+	TpuThrottleScore                              metricInfo
+	TrnExecutionErrors                            metricInfo
+	TrnExecutionLatency                           metricInfo
+	TrnExecutionStatus                            metricInfo
+	TrnHostTotalMemoryUsage                       metricInfo
+	TrnHostTotalMemoryUsageApplicationMemory      metricInfo
+	TrnHostTotalMemoryUsageCollectives            metricInfo
+	TrnHostTotalMemoryUsageConstants              metricInfo
+	TrnHostTotalMemoryUsageDmaBuffers             metricInfo
+	TrnHostTotalMemoryUsageDmaRings               metricInfo
+	TrnHostTotalMemoryUsageDriverMemory           metricInfo
+	TrnHostTotalMemoryUsageNonsharedScratchpad    metricInfo
+	TrnHostTotalMemoryUsageNotifications          metricInfo
+	TrnHostTotalMemoryUsageTensors                metricInfo
+	TrnHostTotalMemoryUsageUncategorized          metricInfo
+	TrnMemEccCorrected                            metricInfo
+	TrnMemEccUncorrected                          metricInfo
+	TrnNeuronDeviceTotalMemoryUsage               metricInfo
+	TrnNeuroncoreMemoryUsageCollectives           metricInfo
+	TrnNeuroncoreMemoryUsageConstants             metricInfo
+	TrnNeuroncoreMemoryUsageDmaRings              metricInfo
+	TrnNeuroncoreMemoryUsageDriverMemory          metricInfo
+	TrnNeuroncoreMemoryUsageModelCode             metricInfo
+	TrnNeuroncoreMemoryUsageModelSharedScratchpad metricInfo
+	TrnNeuroncoreMemoryUsageNonsharedScratchpad   metricInfo
+	TrnNeuroncoreMemoryUsageNotifications         metricInfo
+	TrnNeuroncoreMemoryUsageRuntimeMemory         metricInfo
+	TrnNeuroncoreMemoryUsageTensors               metricInfo
+	TrnNeuroncoreMemoryUsageUncategorized         metricInfo
+	TrnNeuroncoreUtilization                      metricInfo
+	TrnSramEccCorrected                           metricInfo
+	TrnSramEccUncorrected                         metricInfo
 }
 
 type metricInfo struct {
 	Name       string
 	Attributes []string
+}
+
+type MetricAttributeOption interface {
+	apply(pmetric.NumberDataPoint)
+}
+
+type metricAttributeOptionFunc func(pmetric.NumberDataPoint)
+
+func (maof metricAttributeOptionFunc) apply(dp pmetric.NumberDataPoint) {
+	maof(dp)
+}
+
+func WithGpuModelMetricAttribute(gpuModelAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("gpu_model", gpuModelAttributeValue)
+	})
+}
+
+func WithGpuUUIDMetricAttribute(gpuUUIDAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("gpu_uuid", gpuUUIDAttributeValue)
+	})
+}
+
+func WithMemoryUnifiedMetricAttribute(memoryUnifiedAttributeValue bool) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutBool("memory_unified", memoryUnifiedAttributeValue)
+	})
+}
+
+func WithMigCiMetricAttribute(migCiAttributeValue int64) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutInt("mig_ci", migCiAttributeValue)
+	})
+}
+
+func WithMigGiMetricAttribute(migGiAttributeValue int64) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutInt("mig_gi", migGiAttributeValue)
+	})
+}
+
+func WithMigProfileMetricAttribute(migProfileAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("mig_profile", migProfileAttributeValue)
+	})
+}
+
+func WithSensorMetricAttribute(sensorAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("sensor", sensorAttributeValue)
+	})
+}
+
+func WithTpuChipIDMetricAttribute(tpuChipIDAttributeValue int64) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutInt("tpu.chip_id", tpuChipIDAttributeValue)
+	})
+}
+
+func WithTpuDeviceIDMetricAttribute(tpuDeviceIDAttributeValue int64) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutInt("tpu.device_id", tpuDeviceIDAttributeValue)
+	})
+}
+
+func WithTpuEndpointMetricAttribute(tpuEndpointAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("tpu.endpoint", tpuEndpointAttributeValue)
+	})
+}
+
+type metricAnePower struct {
+	data     pmetric.Metric       // data buffer for generated metric.
+	config   AnePowerMetricConfig // metric config provided by user.
+	capacity int                  // max observed number of data points added to the metric.
+}
+
+// init fills ane.power metric with initial data.
+func (m *metricAnePower) init() {
+	m.data.SetName("ane.power")
+	m.data.SetDescription("Apple silicon only. Power of the neural engine over the last interval: growth of the IOReport `Energy Model` channels named `ANE`, `ANE0`, `ANE0_1`... (summed, by their own unit J, mJ, uJ, nJ or pJ) / measured seconds. Absent at the first scrape, after an interval below 50 ms, when a counter went backwards or has an unknown unit, and without such a channel.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricAnePower) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricAnePower) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricAnePower) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricAnePower(cfg AnePowerMetricConfig) metricAnePower {
+	m := metricAnePower{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
 }
 
 type metricCPU struct {
@@ -199,6 +1370,56 @@ func newMetricCPU(cfg CPUMetricConfig) metricCPU {
 	return m
 }
 
+type metricCPUAvgTemp struct {
+	data     pmetric.Metric         // data buffer for generated metric.
+	config   CPUAvgTempMetricConfig // metric config provided by user.
+	capacity int                    // max observed number of data points added to the metric.
+}
+
+// init fills cpu.avg_temp metric with initial data.
+func (m *metricCPUAvgTemp) init() {
+	m.data.SetName("cpu.avg_temp")
+	m.data.SetDescription("Apple silicon only. Mean temperature of the CPU's sensors: SMC keys that begin with `Tp` or `Te`, else the HID sensors `pACC MTR Temp Sensor*` and `eACC MTR Temp Sensor*`; only readings from 15 to 120 count. Absent when there is none.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricCPUAvgTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCPUAvgTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCPUAvgTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCPUAvgTemp(cfg CPUAvgTempMetricConfig) metricCPUAvgTemp {
+	m := metricCPUAvgTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
 type metricCPUCPUPercent struct {
 	data     pmetric.Metric            // data buffer for generated metric.
 	config   CPUCPUPercentMetricConfig // metric config provided by user.
@@ -243,6 +1464,306 @@ func (m *metricCPUCPUPercent) emit(metrics pmetric.MetricSlice) {
 
 func newMetricCPUCPUPercent(cfg CPUCPUPercentMetricConfig) metricCPUCPUPercent {
 	m := metricCPUCPUPercent{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCPUEcpuFreq struct {
+	data     pmetric.Metric          // data buffer for generated metric.
+	config   CPUEcpuFreqMetricConfig // metric config provided by user.
+	capacity int                     // max observed number of data points added to the metric.
+}
+
+// init fills cpu.ecpu_freq metric with initial data.
+func (m *metricCPUEcpuFreq) init() {
+	m.data.SetName("cpu.ecpu_freq")
+	m.data.SetDescription("Apple silicon only. Mean clock of the efficiency cores over the last interval while they were active: residency-weighted mean of the clocks of the active states of the IOReport channels `ECPU*` (`CPU Stats`, `CPU Core Performance States`), clocks from the property `voltage-states*` of the IORegistry entry `pmgr`. Absent at the first scrape, when no core was active and without a usable clock table.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricCPUEcpuFreq) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCPUEcpuFreq) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCPUEcpuFreq) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCPUEcpuFreq(cfg CPUEcpuFreqMetricConfig) metricCPUEcpuFreq {
+	m := metricCPUEcpuFreq{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCPUEcpuPercent struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   CPUEcpuPercentMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills cpu.ecpu_percent metric with initial data.
+func (m *metricCPUEcpuPercent) init() {
+	m.data.SetName("cpu.ecpu_percent")
+	m.data.SetDescription("Apple silicon only. Busy share of the efficiency cores over the last interval: 100 x ticks in active states / all ticks of the IOReport channels `ECPU*` (`CPU Stats`, `CPU Core Performance States`); `OFF`, `IDLE` and `DOWN` are not active. 0 to 100; not scaled by the clock. Absent at the first scrape, after an interval below 50 ms and when a state went backwards.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricCPUEcpuPercent) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCPUEcpuPercent) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCPUEcpuPercent) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCPUEcpuPercent(cfg CPUEcpuPercentMetricConfig) metricCPUEcpuPercent {
+	m := metricCPUEcpuPercent{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCPUPcpuFreq struct {
+	data     pmetric.Metric          // data buffer for generated metric.
+	config   CPUPcpuFreqMetricConfig // metric config provided by user.
+	capacity int                     // max observed number of data points added to the metric.
+}
+
+// init fills cpu.pcpu_freq metric with initial data.
+func (m *metricCPUPcpuFreq) init() {
+	m.data.SetName("cpu.pcpu_freq")
+	m.data.SetDescription("Apple silicon only. Mean clock of the performance cores over the last interval while they were active: residency-weighted mean of the clocks of the active states of the IOReport channels `PCPU*` (`CPU Stats`, `CPU Core Performance States`), clocks from the property `voltage-states*` of the IORegistry entry `pmgr`. Absent at the first scrape, when no core was active and without a usable clock table.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricCPUPcpuFreq) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCPUPcpuFreq) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCPUPcpuFreq) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCPUPcpuFreq(cfg CPUPcpuFreqMetricConfig) metricCPUPcpuFreq {
+	m := metricCPUPcpuFreq{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCPUPcpuPercent struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   CPUPcpuPercentMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills cpu.pcpu_percent metric with initial data.
+func (m *metricCPUPcpuPercent) init() {
+	m.data.SetName("cpu.pcpu_percent")
+	m.data.SetDescription("Apple silicon only. Busy share of the performance cores over the last interval: 100 x ticks in active states / all ticks of the IOReport channels `PCPU*` (`CPU Stats`, `CPU Core Performance States`); `OFF`, `IDLE` and `DOWN` are not active. 0 to 100; not scaled by the clock. Absent at the first scrape, after an interval below 50 ms and when a state went backwards.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricCPUPcpuPercent) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCPUPcpuPercent) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCPUPcpuPercent) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCPUPcpuPercent(cfg CPUPcpuPercentMetricConfig) metricCPUPcpuPercent {
+	m := metricCPUPcpuPercent{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCPUPowerWatts struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   CPUPowerWattsMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills cpu.powerWatts metric with initial data.
+func (m *metricCPUPowerWatts) init() {
+	m.data.SetName("cpu.powerWatts")
+	m.data.SetDescription("Apple silicon only. Power of the CPU over the last interval: growth of the IOReport `Energy Model` channels `CPU Energy`, else `DIE_n_CPU Energy` (summed) / measured seconds. Some chips keep the counter at 0 under load: the 0 is passed on. Absent as ane.power.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricCPUPowerWatts) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCPUPowerWatts) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCPUPowerWatts) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCPUPowerWatts(cfg CPUPowerWattsMetricConfig) metricCPUPowerWatts {
+	m := metricCPUPowerWatts{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricDisk struct {
+	data     pmetric.Metric   // data buffer for generated metric.
+	config   DiskMetricConfig // metric config provided by user.
+	capacity int              // max observed number of data points added to the metric.
+}
+
+// init fills disk metric with initial data.
+func (m *metricDisk) init() {
+	m.data.SetName("disk")
+	m.data.SetDescription("Used share of the file system at the first configured path, in percent: the same number as disk.usagePercent of that path, under the very old name that W&B's charts still know. 0 to 100. Absent as disk.usagePercent.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricDisk) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricDisk) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricDisk) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricDisk(cfg DiskMetricConfig) metricDisk {
+	m := metricDisk{config: cfg}
 
 	if cfg.Enabled {
 		m.data = pmetric.NewMetric()
@@ -559,6 +2080,4985 @@ func (m *metricDiskUsagePercent) emit(metrics pmetric.MetricSlice) {
 
 func newMetricDiskUsagePercent(cfg DiskUsagePercentMetricConfig) metricDiskUsagePercent {
 	m := metricDiskUsagePercent{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuClockEventActive struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   GpuClockEventActiveMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills gpu.clockEventActive metric with initial data.
+func (m *metricGpuClockEventActive) init() {
+	m.data.SetName("gpu.clockEventActive")
+	m.data.SetDescription("Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD: bits of indep_throttle_status of gpu_metrics v1.3, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); all ones is not supported. Not for Apple.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuClockEventActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, clockEventReasonAttributeValue string, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("reason", clockEventReasonAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuClockEventActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuClockEventActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuClockEventActive(cfg GpuClockEventActiveMetricConfig) metricGpuClockEventActive {
+	m := metricGpuClockEventActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuCorrectedMemoryErrors struct {
+	data     pmetric.Metric                       // data buffer for generated metric.
+	config   GpuCorrectedMemoryErrorsMetricConfig // metric config provided by user.
+	capacity int                                  // max observed number of data points added to the metric.
+}
+
+// init fills gpu.correctedMemoryErrors metric with initial data.
+func (m *metricGpuCorrectedMemoryErrors) init() {
+	m.data.SetName("gpu.correctedMemoryErrors")
+	m.data.SetDescription("Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. AMD, with `extended` only: `ce` of ras/umc_err_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuCorrectedMemoryErrors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuCorrectedMemoryErrors) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuCorrectedMemoryErrors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuCorrectedMemoryErrors(cfg GpuCorrectedMemoryErrorsMetricConfig) metricGpuCorrectedMemoryErrors {
+	m := metricGpuCorrectedMemoryErrors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuDramActive struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   GpuDramActiveMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills gpu.dramActive metric with initial data.
+func (m *metricGpuDramActive) init() {
+	m.data.SetName("gpu.dramActive")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the memory interface moved data, mean of the last interval; GPM metric 10 DRAM_BW_UTIL between two scrapes. DCGM sources: DCGM_FI_PROF_DRAM_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuDramActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuDramActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuDramActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuDramActive(cfg GpuDramActiveMetricConfig) metricGpuDramActive {
+	m := metricGpuDramActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuEncoderUtilization struct {
+	data     pmetric.Metric                    // data buffer for generated metric.
+	config   GpuEncoderUtilizationMetricConfig // metric config provided by user.
+	capacity int                               // max observed number of data points added to the metric.
+}
+
+// init fills gpu.encoderUtilization metric with initial data.
+func (m *metricGpuEncoderUtilization) init() {
+	m.data.SetName("gpu.encoderUtilization")
+	m.data.SetDescription("Utilisation of the video encoder. 0 to 100. NVIDIA: nvmlDeviceGetEncoderUtilization; values above 100 are dropped; absent for a board in MIG mode. Not for AMD and Apple.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuEncoderUtilization) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuEncoderUtilization) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuEncoderUtilization) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuEncoderUtilization(cfg GpuEncoderUtilizationMetricConfig) metricGpuEncoderUtilization {
+	m := metricGpuEncoderUtilization{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuEnergy struct {
+	data     pmetric.Metric        // data buffer for generated metric.
+	config   GpuEnergyMetricConfig // metric config provided by user.
+	capacity int                   // max observed number of data points added to the metric.
+}
+
+// init fills gpu.energy metric with initial data.
+func (m *metricGpuEnergy) init() {
+	m.data.SetName("gpu.energy")
+	m.data.SetDescription("Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics x 15.259 uJ. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
+	m.data.SetUnit("J")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuEnergy) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuEnergy) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuEnergy) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuEnergy(cfg GpuEnergyMetricConfig) metricGpuEnergy {
+	m := metricGpuEnergy{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuEnforcedPowerLimitWatts struct {
+	data     pmetric.Metric                         // data buffer for generated metric.
+	config   GpuEnforcedPowerLimitWattsMetricConfig // metric config provided by user.
+	capacity int                                    // max observed number of data points added to the metric.
+}
+
+// init fills gpu.enforcedPowerLimitWatts metric with initial data.
+func (m *metricGpuEnforcedPowerLimitWatts) init() {
+	m.data.SetName("gpu.enforcedPowerLimitWatts")
+	m.data.SetDescription("Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. Absent when 0, 10 kW or more, or not supported. Not for AMD and Apple.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuEnforcedPowerLimitWatts) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuEnforcedPowerLimitWatts) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuEnforcedPowerLimitWatts) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuEnforcedPowerLimitWatts(cfg GpuEnforcedPowerLimitWattsMetricConfig) metricGpuEnforcedPowerLimitWatts {
+	m := metricGpuEnforcedPowerLimitWatts{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuFanSpeed struct {
+	data     pmetric.Metric          // data buffer for generated metric.
+	config   GpuFanSpeedMetricConfig // metric config provided by user.
+	capacity int                     // max observed number of data points added to the metric.
+}
+
+// init fills gpu.fanSpeed metric with initial data.
+func (m *metricGpuFanSpeed) init() {
+	m.data.SetName("gpu.fanSpeed")
+	m.data.SetDescription("NVIDIA: speed of the first fan in percent of its maximum, which it may exceed: nvmlDeviceGetFanSpeed. 0 is a stopped fan; above 255 dropped. Absent on passively cooled boards.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuFanSpeed) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuFanSpeed) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuFanSpeed) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuFanSpeed(cfg GpuFanSpeedMetricConfig) metricGpuFanSpeed {
+	m := metricGpuFanSpeed{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuFreq struct {
+	data     pmetric.Metric      // data buffer for generated metric.
+	config   GpuFreqMetricConfig // metric config provided by user.
+	capacity int                 // max observed number of data points added to the metric.
+}
+
+// init fills gpu.freq metric with initial data.
+func (m *metricGpuFreq) init() {
+	m.data.SetName("gpu.freq")
+	m.data.SetDescription("Apple: mean clock of the GPU over the last interval while it was active: residency-weighted mean over the active states of GPUPH, clocks from voltage-states9 (else voltage-states9-sram) of the IORegistry entry pmgr. Absent at the first scrape, when the GPU was idle and without a usable clock table.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuFreq) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuFreq) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuFreq) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuFreq(cfg GpuFreqMetricConfig) metricGpuFreq {
+	m := metricGpuFreq{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuGpu struct {
+	data     pmetric.Metric     // data buffer for generated metric.
+	config   GpuGpuMetricConfig // metric config provided by user.
+	capacity int                // max observed number of data points added to the metric.
+}
+
+// init fills gpu.gpu metric with initial data.
+func (m *metricGpuGpu) init() {
+	m.data.SetName("gpu.gpu")
+	m.data.SetDescription("Share of time in which the GPU was busy. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .gpu, share of the driver's last 1/6 to 1 s in which a kernel ran; values above 100 are dropped; absent for a board in MIG mode and where NVML does not support it. AMD: gpu_busy_percent of sysfs, else the gfx activity of gpu_metrics; rocm-smi `GPU use (%)`; amd-smi usage.gfx_activity; absent for partitions above 0. Apple: 100 x active ticks / all ticks of the IOReport channel GPUPH (`OFF`, `IDLE`, `DOWN` are not active) over the last interval, not scaled by the clock, absent at the first scrape; where GPUPH cannot be had at all, `Device Utilization %` of the AGX entry.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuGpu) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuGpu) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuGpu) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuGpu(cfg GpuGpuMetricConfig) metricGpuGpu {
+	m := metricGpuGpu{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuGraphicsClock struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuGraphicsClockMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.graphicsClock metric with initial data.
+func (m *metricGpuGraphicsClock) init() {
+	m.data.SetName("gpu.graphicsClock")
+	m.data.SetDescription("Graphics clock of the GPU. NVIDIA: nvmlDeviceGetClockInfo(GRAPHICS); 0 is valid (parked). AMD, with `extended` only: hwmon freq1_input (label sclk) / 10^6. Apple: gpu.freq.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuGraphicsClock) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuGraphicsClock) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuGraphicsClock) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuGraphicsClock(cfg GpuGraphicsClockMetricConfig) metricGpuGraphicsClock {
+	m := metricGpuGraphicsClock{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMaxOpTemp struct {
+	data     pmetric.Metric           // data buffer for generated metric.
+	config   GpuMaxOpTempMetricConfig // metric config provided by user.
+	capacity int                      // max observed number of data points added to the metric.
+}
+
+// init fills gpu.maxOpTemp metric with initial data.
+func (m *metricGpuMaxOpTemp) init() {
+	m.data.SetName("gpu.maxOpTemp")
+	m.data.SetDescription("DCGM sources: highest operating temperature of the GPU, DCGM_FI_DEV_GPU_MAX_OP_TEMP. Absent when the field is blank.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMaxOpTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMaxOpTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMaxOpTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMaxOpTemp(cfg GpuMaxOpTempMetricConfig) metricGpuMaxOpTemp {
+	m := metricGpuMaxOpTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMaxPcieLinkGen struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuMaxPcieLinkGenMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.maxPcieLinkGen metric with initial data.
+func (m *metricGpuMaxPcieLinkGen) init() {
+	m.data.SetName("gpu.maxPcieLinkGen")
+	m.data.SetDescription("Highest generation of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkGeneration. AMD: from max_link_speed of sysfs. Absent where not supported.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMaxPcieLinkGen) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMaxPcieLinkGen) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMaxPcieLinkGen) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMaxPcieLinkGen(cfg GpuMaxPcieLinkGenMetricConfig) metricGpuMaxPcieLinkGen {
+	m := metricGpuMaxPcieLinkGen{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMaxPcieLinkWidth struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   GpuMaxPcieLinkWidthMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills gpu.maxPcieLinkWidth metric with initial data.
+func (m *metricGpuMaxPcieLinkWidth) init() {
+	m.data.SetName("gpu.maxPcieLinkWidth")
+	m.data.SetDescription("Most lanes of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkWidth. AMD: max_link_width of sysfs. Absent where not supported.")
+	m.data.SetUnit("{lane}")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMaxPcieLinkWidth) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMaxPcieLinkWidth) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMaxPcieLinkWidth) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMaxPcieLinkWidth(cfg GpuMaxPcieLinkWidthMetricConfig) metricGpuMaxPcieLinkWidth {
+	m := metricGpuMaxPcieLinkWidth{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemory struct {
+	data     pmetric.Metric        // data buffer for generated metric.
+	config   GpuMemoryMetricConfig // metric config provided by user.
+	capacity int                   // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memory metric with initial data.
+func (m *metricGpuMemory) init() {
+	m.data.SetName("gpu.memory")
+	m.data.SetDescription("Share of time in which the GPU's memory was read or written; not its fill level, which is gpu.memoryAllocated. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .memory; values above 100 are dropped; absent for a board in MIG mode. Not for AMD (gpu.memoryReadWriteActivity) and Apple.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemory) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemory) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemory) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemory(cfg GpuMemoryMetricConfig) metricGpuMemory {
+	m := metricGpuMemory{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryAllocated struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   GpuMemoryAllocatedMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryAllocated metric with initial data.
+func (m *metricGpuMemoryAllocated) init() {
+	m.data.SetName("gpu.memoryAllocated")
+	m.data.SetDescription("Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT, for partitions and MI300A the memory that the KFD tells; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryAllocated) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryAllocated) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryAllocated) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryAllocated(cfg GpuMemoryAllocatedMetricConfig) metricGpuMemoryAllocated {
+	m := metricGpuMemoryAllocated{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryAllocatedBytes struct {
+	data     pmetric.Metric                      // data buffer for generated metric.
+	config   GpuMemoryAllocatedBytesMetricConfig // metric config provided by user.
+	capacity int                                 // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryAllocatedBytes metric with initial data.
+func (m *metricGpuMemoryAllocatedBytes) init() {
+	m.data.SetName("gpu.memoryAllocatedBytes")
+	m.data.SetDescription("Allocated memory of the GPU, in bytes. NVIDIA: used of nvmlDeviceGetMemoryInfo_v2, which excludes what driver and firmware reserve; of v1, which includes it, where v2 is missing; GPUs without memory of their own: see memory_unified. Apple, with `extended` only: `Alloc system memory` of the AGX entry, virtual allocations that can exceed the machine's memory. Not for AMD (gpu.memoryUsed). Absent when total is 0 or below used.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryAllocatedBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryAllocatedBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryAllocatedBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryAllocatedBytes(cfg GpuMemoryAllocatedBytesMetricConfig) metricGpuMemoryAllocatedBytes {
+	m := metricGpuMemoryAllocatedBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryClock struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuMemoryClockMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryClock metric with initial data.
+func (m *metricGpuMemoryClock) init() {
+	m.data.SetName("gpu.memoryClock")
+	m.data.SetDescription("Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. AMD, with `extended` only: hwmon freq2_input (label mclk) / 10^6. Not for Apple.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryClock) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryClock) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryClock) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryClock(cfg GpuMemoryClockMetricConfig) metricGpuMemoryClock {
+	m := metricGpuMemoryClock{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryFree struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   GpuMemoryFreeMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryFree metric with initial data.
+func (m *metricGpuMemoryFree) init() {
+	m.data.SetName("gpu.memoryFree")
+	m.data.SetDescription("DCGM sources: free memory of the GPU, DCGM_FI_DEV_FB_FREE x 2^20, in bytes. Absent when the field is blank.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryFree) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryFree) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryFree) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryFree(cfg GpuMemoryFreeMetricConfig) metricGpuMemoryFree {
+	m := metricGpuMemoryFree{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryMaxOpTemp struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   GpuMemoryMaxOpTempMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryMaxOpTemp metric with initial data.
+func (m *metricGpuMemoryMaxOpTemp) init() {
+	m.data.SetName("gpu.memoryMaxOpTemp")
+	m.data.SetDescription("DCGM sources: highest operating temperature of the GPU's memory, DCGM_FI_DEV_MEM_MAX_OP_TEMP. Absent when the field is blank.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryMaxOpTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryMaxOpTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryMaxOpTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryMaxOpTemp(cfg GpuMemoryMaxOpTempMetricConfig) metricGpuMemoryMaxOpTemp {
+	m := metricGpuMemoryMaxOpTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryOverDrive struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   GpuMemoryOverDriveMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryOverDrive metric with initial data.
+func (m *metricGpuMemoryOverDrive) init() {
+	m.data.SetName("gpu.memoryOverDrive")
+	m.data.SetDescription("AMD: overdrive of the memory clock: pp_mclk_od of sysfs; rocm-smi `GPU Memory OverDrive value (%)`. Absent where the driver does not support it, and from amd-smi.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryOverDrive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryOverDrive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryOverDrive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryOverDrive(cfg GpuMemoryOverDriveMetricConfig) metricGpuMemoryOverDrive {
+	m := metricGpuMemoryOverDrive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryReadWriteActivity struct {
+	data     pmetric.Metric                         // data buffer for generated metric.
+	config   GpuMemoryReadWriteActivityMetricConfig // metric config provided by user.
+	capacity int                                    // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryReadWriteActivity metric with initial data.
+func (m *metricGpuMemoryReadWriteActivity) init() {
+	m.data.SetName("gpu.memoryReadWriteActivity")
+	m.data.SetDescription("AMD: share of time in which the memory controller was busy: mem_busy_percent of sysfs, else the umc activity of gpu_metrics; rocm-smi `GPU Memory Read/Write Activity (%)`, in ROCm up to 6.1.0 `GPU memory use (%)`; amd-smi usage.umc_activity. 0 to 100. Absent on APUs and partitions above 0.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryReadWriteActivity) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryReadWriteActivity) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryReadWriteActivity) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryReadWriteActivity(cfg GpuMemoryReadWriteActivityMetricConfig) metricGpuMemoryReadWriteActivity {
+	m := metricGpuMemoryReadWriteActivity{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryTemp struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   GpuMemoryTempMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryTemp metric with initial data.
+func (m *metricGpuMemoryTemp) init() {
+	m.data.SetName("gpu.memoryTemp")
+	m.data.SetDescription("DCGM sources: temperature of the GPU's memory, DCGM_FI_DEV_MEMORY_TEMP. Absent when the field is blank. AMD's is gpu.temp or gpu.sensorTemp.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryTemp(cfg GpuMemoryTempMetricConfig) metricGpuMemoryTemp {
+	m := metricGpuMemoryTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryTotal struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuMemoryTotalMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryTotal metric with initial data.
+func (m *metricGpuMemoryTotal) init() {
+	m.data.SetName("gpu.memoryTotal")
+	m.data.SetDescription("Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM sources: DCGM_FI_DEV_FB_TOTAL x 2^20. AMD: total of the pool that gives gpu.memoryAllocated. Absent when 0 or below what is used. Not for Apple.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryTotal) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryTotal) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryTotal) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryTotal(cfg GpuMemoryTotalMetricConfig) metricGpuMemoryTotal {
+	m := metricGpuMemoryTotal{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMemoryUsed struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   GpuMemoryUsedMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills gpu.memoryUsed metric with initial data.
+func (m *metricGpuMemoryUsed) init() {
+	m.data.SetName("gpu.memoryUsed")
+	m.data.SetDescription("Used memory of the GPU, in bytes. AMD: used bytes of the pool that gives gpu.memoryAllocated. Apple: `In use system memory` of the AGX entry. DCGM query source: DCGM_FI_DEV_FB_USED x 2^20. NVML's figure is gpu.memoryAllocatedBytes.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMemoryUsed) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMemoryUsed) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMemoryUsed) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMemoryUsed(cfg GpuMemoryUsedMetricConfig) metricGpuMemoryUsed {
+	m := metricGpuMemoryUsed{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigDramActive struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuMigDramActiveMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.dramActive metric with initial data.
+func (m *metricGpuMigDramActive) init() {
+	m.data.SetName("gpu.mig.dramActive")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.dramActive of one GPU instance (GPM metric 10 DRAM_BW_UTIL of its own samples); may exceed 100 on some drivers. Absent as gpu.dramActive, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigDramActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigDramActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigDramActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigDramActive(cfg GpuMigDramActiveMetricConfig) metricGpuMigDramActive {
+	m := metricGpuMigDramActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigMemoryAllocated struct {
+	data     pmetric.Metric                    // data buffer for generated metric.
+	config   GpuMigMemoryAllocatedMetricConfig // metric config provided by user.
+	capacity int                               // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.memoryAllocated metric with initial data.
+func (m *metricGpuMigMemoryAllocated) init() {
+	m.data.SetName("gpu.mig.memoryAllocated")
+	m.data.SetDescription("NVIDIA, MIG: allocated share of the memory of one MIG instance: 100 x used / total of nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing) on its handle. 0 to 100. Compute instances of one GPU instance share its memory: the GPU instance is counted once. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigMemoryAllocated) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigMemoryAllocated) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigMemoryAllocated) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigMemoryAllocated(cfg GpuMigMemoryAllocatedMetricConfig) metricGpuMigMemoryAllocated {
+	m := metricGpuMigMemoryAllocated{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigMemoryAllocatedBytes struct {
+	data     pmetric.Metric                         // data buffer for generated metric.
+	config   GpuMigMemoryAllocatedBytesMetricConfig // metric config provided by user.
+	capacity int                                    // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.memoryAllocatedBytes metric with initial data.
+func (m *metricGpuMigMemoryAllocatedBytes) init() {
+	m.data.SetName("gpu.mig.memoryAllocatedBytes")
+	m.data.SetDescription("NVIDIA, MIG: allocated memory of one MIG instance, in bytes: used of the reading that gives gpu.mig.memoryAllocated. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigMemoryAllocatedBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigMemoryAllocatedBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigMemoryAllocatedBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigMemoryAllocatedBytes(cfg GpuMigMemoryAllocatedBytesMetricConfig) metricGpuMigMemoryAllocatedBytes {
+	m := metricGpuMigMemoryAllocatedBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigMemoryTotal struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuMigMemoryTotalMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.memoryTotal metric with initial data.
+func (m *metricGpuMigMemoryTotal) init() {
+	m.data.SetName("gpu.mig.memoryTotal")
+	m.data.SetDescription("NVIDIA, MIG: memory of one MIG instance, in bytes: total of the reading that gives gpu.mig.memoryAllocated. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigMemoryTotal) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigMemoryTotal) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigMemoryTotal) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigMemoryTotal(cfg GpuMigMemoryTotalMetricConfig) metricGpuMigMemoryTotal {
+	m := metricGpuMigMemoryTotal{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigPipeFp16Active struct {
+	data     pmetric.Metric                   // data buffer for generated metric.
+	config   GpuMigPipeFp16ActiveMetricConfig // metric config provided by user.
+	capacity int                              // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.pipeFp16Active metric with initial data.
+func (m *metricGpuMigPipeFp16Active) init() {
+	m.data.SetName("gpu.mig.pipeFp16Active")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp16Active of one GPU instance (GPM metric 13 FP16 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp16Active, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigPipeFp16Active) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigPipeFp16Active) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigPipeFp16Active) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigPipeFp16Active(cfg GpuMigPipeFp16ActiveMetricConfig) metricGpuMigPipeFp16Active {
+	m := metricGpuMigPipeFp16Active{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigPipeFp32Active struct {
+	data     pmetric.Metric                   // data buffer for generated metric.
+	config   GpuMigPipeFp32ActiveMetricConfig // metric config provided by user.
+	capacity int                              // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.pipeFp32Active metric with initial data.
+func (m *metricGpuMigPipeFp32Active) init() {
+	m.data.SetName("gpu.mig.pipeFp32Active")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp32Active of one GPU instance (GPM metric 12 FP32 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp32Active, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigPipeFp32Active) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigPipeFp32Active) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigPipeFp32Active) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigPipeFp32Active(cfg GpuMigPipeFp32ActiveMetricConfig) metricGpuMigPipeFp32Active {
+	m := metricGpuMigPipeFp32Active{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigPipeFp64Active struct {
+	data     pmetric.Metric                   // data buffer for generated metric.
+	config   GpuMigPipeFp64ActiveMetricConfig // metric config provided by user.
+	capacity int                              // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.pipeFp64Active metric with initial data.
+func (m *metricGpuMigPipeFp64Active) init() {
+	m.data.SetName("gpu.mig.pipeFp64Active")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp64Active of one GPU instance (GPM metric 11 FP64 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp64Active, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigPipeFp64Active) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigPipeFp64Active) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigPipeFp64Active) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigPipeFp64Active(cfg GpuMigPipeFp64ActiveMetricConfig) metricGpuMigPipeFp64Active {
+	m := metricGpuMigPipeFp64Active{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigPipeTensorActive struct {
+	data     pmetric.Metric                     // data buffer for generated metric.
+	config   GpuMigPipeTensorActiveMetricConfig // metric config provided by user.
+	capacity int                                // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.pipeTensorActive metric with initial data.
+func (m *metricGpuMigPipeTensorActive) init() {
+	m.data.SetName("gpu.mig.pipeTensorActive")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeTensorActive of one GPU instance (GPM metric 5 ANY_TENSOR of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeTensorActive, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigPipeTensorActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigPipeTensorActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigPipeTensorActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigPipeTensorActive(cfg GpuMigPipeTensorActiveMetricConfig) metricGpuMigPipeTensorActive {
+	m := metricGpuMigPipeTensorActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigPipeTensorHmmaActive struct {
+	data     pmetric.Metric                         // data buffer for generated metric.
+	config   GpuMigPipeTensorHmmaActiveMetricConfig // metric config provided by user.
+	capacity int                                    // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.pipeTensorHmmaActive metric with initial data.
+func (m *metricGpuMigPipeTensorHmmaActive) init() {
+	m.data.SetName("gpu.mig.pipeTensorHmmaActive")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeTensorHmmaActive of one GPU instance (GPM metric 7 HMMA of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeTensorHmmaActive, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigPipeTensorHmmaActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigPipeTensorHmmaActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigPipeTensorHmmaActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigPipeTensorHmmaActive(cfg GpuMigPipeTensorHmmaActiveMetricConfig) metricGpuMigPipeTensorHmmaActive {
+	m := metricGpuMigPipeTensorHmmaActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigSmActive struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuMigSmActiveMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.smActive metric with initial data.
+func (m *metricGpuMigSmActive) init() {
+	m.data.SetName("gpu.mig.smActive")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.smActive of one GPU instance (GPM metric 2 SM_UTIL of its own samples); may exceed 100 on some drivers. Absent as gpu.smActive, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigSmActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigSmActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigSmActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigSmActive(cfg GpuMigSmActiveMetricConfig) metricGpuMigSmActive {
+	m := metricGpuMigSmActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuMigSmOccupancy struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuMigSmOccupancyMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.mig.smOccupancy metric with initial data.
+func (m *metricGpuMigSmOccupancy) init() {
+	m.data.SetName("gpu.mig.smOccupancy")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.smOccupancy of one GPU instance (GPM metric 3 SM_OCCUPANCY of its own samples); may exceed 100 on some drivers. Absent as gpu.smOccupancy, and when GPM does not support the instance.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuMigSmOccupancy) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuMigSmOccupancy) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuMigSmOccupancy) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuMigSmOccupancy(cfg GpuMigSmOccupancyMetricConfig) metricGpuMigSmOccupancy {
+	m := metricGpuMigSmOccupancy{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuNvlinkRxBytes struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuNvlinkRxBytesMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.nvlinkRxBytes metric with initial data.
+func (m *metricGpuNvlinkRxBytes) init() {
+	m.data.SetName("gpu.nvlinkRxBytes")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second received over all NVLinks, mean of the last interval; GPM metric 60 NVLINK_TOTAL_RX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_NVLINK_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.")
+	m.data.SetUnit("By/s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuNvlinkRxBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuNvlinkRxBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuNvlinkRxBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuNvlinkRxBytes(cfg GpuNvlinkRxBytesMetricConfig) metricGpuNvlinkRxBytes {
+	m := metricGpuNvlinkRxBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuNvlinkTxBytes struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuNvlinkTxBytesMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.nvlinkTxBytes metric with initial data.
+func (m *metricGpuNvlinkTxBytes) init() {
+	m.data.SetName("gpu.nvlinkTxBytes")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second sent over all NVLinks, mean of the last interval; GPM metric 61 NVLINK_TOTAL_TX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_NVLINK_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.")
+	m.data.SetUnit("By/s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuNvlinkTxBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuNvlinkTxBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuNvlinkTxBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuNvlinkTxBytes(cfg GpuNvlinkTxBytesMetricConfig) metricGpuNvlinkTxBytes {
+	m := metricGpuNvlinkTxBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPcieLinkGen struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuPcieLinkGenMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pcieLinkGen metric with initial data.
+func (m *metricGpuPcieLinkGen) init() {
+	m.data.SetName("gpu.pcieLinkGen")
+	m.data.SetDescription("Generation of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkGeneration. AMD: from current_link_speed of sysfs (2.5, 5, 8, 16, 32, 64 GT/s = 1 to 6). Falls when the GPU idles. Absent where not supported.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPcieLinkGen) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPcieLinkGen) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPcieLinkGen) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPcieLinkGen(cfg GpuPcieLinkGenMetricConfig) metricGpuPcieLinkGen {
+	m := metricGpuPcieLinkGen{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPcieLinkSpeed struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuPcieLinkSpeedMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pcieLinkSpeed metric with initial data.
+func (m *metricGpuPcieLinkSpeed) init() {
+	m.data.SetName("gpu.pcieLinkSpeed")
+	m.data.SetDescription("NVIDIA: speed of the PCIe link now: nvmlDeviceGetPcieSpeed (Mbit/s) x 10^6. Absent where not supported.")
+	m.data.SetUnit("bit/s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPcieLinkSpeed) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPcieLinkSpeed) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPcieLinkSpeed) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPcieLinkSpeed(cfg GpuPcieLinkSpeedMetricConfig) metricGpuPcieLinkSpeed {
+	m := metricGpuPcieLinkSpeed{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPcieLinkWidth struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuPcieLinkWidthMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pcieLinkWidth metric with initial data.
+func (m *metricGpuPcieLinkWidth) init() {
+	m.data.SetName("gpu.pcieLinkWidth")
+	m.data.SetDescription("Lanes of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkWidth. AMD: current_link_width of sysfs. Absent where not supported.")
+	m.data.SetUnit("{lane}")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPcieLinkWidth) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPcieLinkWidth) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPcieLinkWidth) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPcieLinkWidth(cfg GpuPcieLinkWidthMetricConfig) metricGpuPcieLinkWidth {
+	m := metricGpuPcieLinkWidth{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPcieReplays struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuPcieReplaysMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pcieReplays metric with initial data.
+func (m *metricGpuPcieReplays) init() {
+	m.data.SetName("gpu.pcieReplays")
+	m.data.SetDescription("PCIe packets sent again after an error. NVIDIA: nvmlDeviceGetPcieReplayCounter. AMD: pcie_replay_count of sysfs. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
+	m.data.SetUnit("{replay}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPcieReplays) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPcieReplays) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPcieReplays) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPcieReplays(cfg GpuPcieReplaysMetricConfig) metricGpuPcieReplays {
+	m := metricGpuPcieReplays{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPcieRxBytes struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuPcieRxBytesMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pcieRxBytes metric with initial data.
+func (m *metricGpuPcieRxBytes) init() {
+	m.data.SetName("gpu.pcieRxBytes")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second received over PCIe, mean of the last interval; GPM metric 21 PCIE_RX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_PCIE_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("By/s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPcieRxBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPcieRxBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPcieRxBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPcieRxBytes(cfg GpuPcieRxBytesMetricConfig) metricGpuPcieRxBytes {
+	m := metricGpuPcieRxBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPcieTxBytes struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuPcieTxBytesMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pcieTxBytes metric with initial data.
+func (m *metricGpuPcieTxBytes) init() {
+	m.data.SetName("gpu.pcieTxBytes")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second sent over PCIe, mean of the last interval; GPM metric 20 PCIE_TX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_PCIE_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("By/s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPcieTxBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPcieTxBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPcieTxBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPcieTxBytes(cfg GpuPcieTxBytesMetricConfig) metricGpuPcieTxBytes {
+	m := metricGpuPcieTxBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPipeFp16Active struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuPipeFp16ActiveMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pipeFp16Active metric with initial data.
+func (m *metricGpuPipeFp16Active) init() {
+	m.data.SetName("gpu.pipeFp16Active")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP16 pipe was active, mean of the last interval; GPM metric 13 FP16 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP16_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPipeFp16Active) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPipeFp16Active) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPipeFp16Active) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPipeFp16Active(cfg GpuPipeFp16ActiveMetricConfig) metricGpuPipeFp16Active {
+	m := metricGpuPipeFp16Active{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPipeFp32Active struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuPipeFp32ActiveMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pipeFp32Active metric with initial data.
+func (m *metricGpuPipeFp32Active) init() {
+	m.data.SetName("gpu.pipeFp32Active")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP32 pipe was active, mean of the last interval; GPM metric 12 FP32 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP32_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPipeFp32Active) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPipeFp32Active) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPipeFp32Active) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPipeFp32Active(cfg GpuPipeFp32ActiveMetricConfig) metricGpuPipeFp32Active {
+	m := metricGpuPipeFp32Active{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPipeFp64Active struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuPipeFp64ActiveMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pipeFp64Active metric with initial data.
+func (m *metricGpuPipeFp64Active) init() {
+	m.data.SetName("gpu.pipeFp64Active")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP64 pipe was active, mean of the last interval; GPM metric 11 FP64 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP64_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPipeFp64Active) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPipeFp64Active) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPipeFp64Active) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPipeFp64Active(cfg GpuPipeFp64ActiveMetricConfig) metricGpuPipeFp64Active {
+	m := metricGpuPipeFp64Active{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPipeTensorActive struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   GpuPipeTensorActiveMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pipeTensorActive metric with initial data.
+func (m *metricGpuPipeTensorActive) init() {
+	m.data.SetName("gpu.pipeTensorActive")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which a tensor pipe was active, mean of the last interval; GPM metric 5 ANY_TENSOR between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_TENSOR_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPipeTensorActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPipeTensorActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPipeTensorActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPipeTensorActive(cfg GpuPipeTensorActiveMetricConfig) metricGpuPipeTensorActive {
+	m := metricGpuPipeTensorActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPipeTensorHmmaActive struct {
+	data     pmetric.Metric                      // data buffer for generated metric.
+	config   GpuPipeTensorHmmaActiveMetricConfig // metric config provided by user.
+	capacity int                                 // max observed number of data points added to the metric.
+}
+
+// init fills gpu.pipeTensorHmmaActive metric with initial data.
+func (m *metricGpuPipeTensorHmmaActive) init() {
+	m.data.SetName("gpu.pipeTensorHmmaActive")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the tensor pipe did half-precision matrix work, mean of the last interval; GPM metric 7 HMMA between two scrapes. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPipeTensorHmmaActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPipeTensorHmmaActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPipeTensorHmmaActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPipeTensorHmmaActive(cfg GpuPipeTensorHmmaActiveMetricConfig) metricGpuPipeTensorHmmaActive {
+	m := metricGpuPipeTensorHmmaActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPowerPercent struct {
+	data     pmetric.Metric              // data buffer for generated metric.
+	config   GpuPowerPercentMetricConfig // metric config provided by user.
+	capacity int                         // max observed number of data points added to the metric.
+}
+
+// init fills gpu.powerPercent metric with initial data.
+func (m *metricGpuPowerPercent) init() {
+	m.data.SetName("gpu.powerPercent")
+	m.data.SetDescription("Power draw of the GPU in percent of its limit; may exceed 100. NVIDIA: 100 x gpu.powerWatts / enforced limit (nvmlDeviceGetEnforcedPowerLimit). AMD: 100 x gpu.powerWatts / current cap (power1_cap, `Max Graphics Package Power (W)`, power_limit), absent on most APUs. Apple: 100 x gpu.powerWatts / the configured gpu_power_limit_watts, else an ESTIMATED limit of 16.5 W x GPU cores / 8, for Apple publishes none. Absent without power or without a limit above 0.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPowerPercent) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPowerPercent) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPowerPercent) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPowerPercent(cfg GpuPowerPercentMetricConfig) metricGpuPowerPercent {
+	m := metricGpuPowerPercent{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuPowerWatts struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   GpuPowerWattsMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills gpu.powerWatts metric with initial data.
+func (m *metricGpuPowerWatts) init() {
+	m.data.SetName("gpu.powerWatts")
+	m.data.SetDescription("Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics; rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuPowerWatts) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuPowerWatts) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuPowerWatts) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuPowerWatts(cfg GpuPowerWattsMetricConfig) metricGpuPowerWatts {
+	m := metricGpuPowerWatts{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessCorrectedMemoryErrors struct {
+	data     pmetric.Metric                              // data buffer for generated metric.
+	config   GpuProcessCorrectedMemoryErrorsMetricConfig // metric config provided by user.
+	capacity int                                         // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.correctedMemoryErrors metric with initial data.
+func (m *metricGpuProcessCorrectedMemoryErrors) init() {
+	m.data.SetName("gpu.process.correctedMemoryErrors")
+	m.data.SetDescription("Value of gpu.correctedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.correctedMemoryErrors is.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessCorrectedMemoryErrors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessCorrectedMemoryErrors) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessCorrectedMemoryErrors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessCorrectedMemoryErrors(cfg GpuProcessCorrectedMemoryErrorsMetricConfig) metricGpuProcessCorrectedMemoryErrors {
+	m := metricGpuProcessCorrectedMemoryErrors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessEncoderUtilization struct {
+	data     pmetric.Metric                           // data buffer for generated metric.
+	config   GpuProcessEncoderUtilizationMetricConfig // metric config provided by user.
+	capacity int                                      // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.encoderUtilization metric with initial data.
+func (m *metricGpuProcessEncoderUtilization) init() {
+	m.data.SetName("gpu.process.encoderUtilization")
+	m.data.SetDescription("Value of gpu.encoderUtilization, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.encoderUtilization is.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessEncoderUtilization) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessEncoderUtilization) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessEncoderUtilization) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessEncoderUtilization(cfg GpuProcessEncoderUtilizationMetricConfig) metricGpuProcessEncoderUtilization {
+	m := metricGpuProcessEncoderUtilization{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessEnforcedPowerLimitWatts struct {
+	data     pmetric.Metric                                // data buffer for generated metric.
+	config   GpuProcessEnforcedPowerLimitWattsMetricConfig // metric config provided by user.
+	capacity int                                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.enforcedPowerLimitWatts metric with initial data.
+func (m *metricGpuProcessEnforcedPowerLimitWatts) init() {
+	m.data.SetName("gpu.process.enforcedPowerLimitWatts")
+	m.data.SetDescription("Value of gpu.enforcedPowerLimitWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.enforcedPowerLimitWatts is.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessEnforcedPowerLimitWatts) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessEnforcedPowerLimitWatts) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessEnforcedPowerLimitWatts) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessEnforcedPowerLimitWatts(cfg GpuProcessEnforcedPowerLimitWattsMetricConfig) metricGpuProcessEnforcedPowerLimitWatts {
+	m := metricGpuProcessEnforcedPowerLimitWatts{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessGpu struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   GpuProcessGpuMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.gpu metric with initial data.
+func (m *metricGpuProcessGpu) init() {
+	m.data.SetName("gpu.process.gpu")
+	m.data.SetDescription("Value of gpu.gpu, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.gpu is.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessGpu) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessGpu) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessGpu) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessGpu(cfg GpuProcessGpuMetricConfig) metricGpuProcessGpu {
+	m := metricGpuProcessGpu{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessGraphicsClock struct {
+	data     pmetric.Metric                      // data buffer for generated metric.
+	config   GpuProcessGraphicsClockMetricConfig // metric config provided by user.
+	capacity int                                 // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.graphicsClock metric with initial data.
+func (m *metricGpuProcessGraphicsClock) init() {
+	m.data.SetName("gpu.process.graphicsClock")
+	m.data.SetDescription("Value of gpu.graphicsClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.graphicsClock is.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessGraphicsClock) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessGraphicsClock) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessGraphicsClock) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessGraphicsClock(cfg GpuProcessGraphicsClockMetricConfig) metricGpuProcessGraphicsClock {
+	m := metricGpuProcessGraphicsClock{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessMemory struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuProcessMemoryMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.memory metric with initial data.
+func (m *metricGpuProcessMemory) init() {
+	m.data.SetName("gpu.process.memory")
+	m.data.SetDescription("Value of gpu.memory, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memory is.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessMemory) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessMemory) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessMemory) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessMemory(cfg GpuProcessMemoryMetricConfig) metricGpuProcessMemory {
+	m := metricGpuProcessMemory{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessMemoryAllocated struct {
+	data     pmetric.Metric                        // data buffer for generated metric.
+	config   GpuProcessMemoryAllocatedMetricConfig // metric config provided by user.
+	capacity int                                   // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.memoryAllocated metric with initial data.
+func (m *metricGpuProcessMemoryAllocated) init() {
+	m.data.SetName("gpu.process.memoryAllocated")
+	m.data.SetDescription("Value of gpu.memoryAllocated, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocated is.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessMemoryAllocated) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessMemoryAllocated) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessMemoryAllocated) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessMemoryAllocated(cfg GpuProcessMemoryAllocatedMetricConfig) metricGpuProcessMemoryAllocated {
+	m := metricGpuProcessMemoryAllocated{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessMemoryAllocatedBytes struct {
+	data     pmetric.Metric                             // data buffer for generated metric.
+	config   GpuProcessMemoryAllocatedBytesMetricConfig // metric config provided by user.
+	capacity int                                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.memoryAllocatedBytes metric with initial data.
+func (m *metricGpuProcessMemoryAllocatedBytes) init() {
+	m.data.SetName("gpu.process.memoryAllocatedBytes")
+	m.data.SetDescription("Value of gpu.memoryAllocatedBytes, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocatedBytes is.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessMemoryAllocatedBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessMemoryAllocatedBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessMemoryAllocatedBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessMemoryAllocatedBytes(cfg GpuProcessMemoryAllocatedBytesMetricConfig) metricGpuProcessMemoryAllocatedBytes {
+	m := metricGpuProcessMemoryAllocatedBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessMemoryClock struct {
+	data     pmetric.Metric                    // data buffer for generated metric.
+	config   GpuProcessMemoryClockMetricConfig // metric config provided by user.
+	capacity int                               // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.memoryClock metric with initial data.
+func (m *metricGpuProcessMemoryClock) init() {
+	m.data.SetName("gpu.process.memoryClock")
+	m.data.SetDescription("Value of gpu.memoryClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryClock is.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessMemoryClock) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessMemoryClock) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessMemoryClock) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessMemoryClock(cfg GpuProcessMemoryClockMetricConfig) metricGpuProcessMemoryClock {
+	m := metricGpuProcessMemoryClock{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessMemoryOverDrive struct {
+	data     pmetric.Metric                        // data buffer for generated metric.
+	config   GpuProcessMemoryOverDriveMetricConfig // metric config provided by user.
+	capacity int                                   // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.memoryOverDrive metric with initial data.
+func (m *metricGpuProcessMemoryOverDrive) init() {
+	m.data.SetName("gpu.process.memoryOverDrive")
+	m.data.SetDescription("Value of gpu.memoryOverDrive, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryOverDrive is.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessMemoryOverDrive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessMemoryOverDrive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessMemoryOverDrive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessMemoryOverDrive(cfg GpuProcessMemoryOverDriveMetricConfig) metricGpuProcessMemoryOverDrive {
+	m := metricGpuProcessMemoryOverDrive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessMemoryReadWriteActivity struct {
+	data     pmetric.Metric                                // data buffer for generated metric.
+	config   GpuProcessMemoryReadWriteActivityMetricConfig // metric config provided by user.
+	capacity int                                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.memoryReadWriteActivity metric with initial data.
+func (m *metricGpuProcessMemoryReadWriteActivity) init() {
+	m.data.SetName("gpu.process.memoryReadWriteActivity")
+	m.data.SetDescription("Value of gpu.memoryReadWriteActivity, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryReadWriteActivity is.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessMemoryReadWriteActivity) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessMemoryReadWriteActivity) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessMemoryReadWriteActivity) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessMemoryReadWriteActivity(cfg GpuProcessMemoryReadWriteActivityMetricConfig) metricGpuProcessMemoryReadWriteActivity {
+	m := metricGpuProcessMemoryReadWriteActivity{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessMemoryUsedBytes struct {
+	data     pmetric.Metric                        // data buffer for generated metric.
+	config   GpuProcessMemoryUsedBytesMetricConfig // metric config provided by user.
+	capacity int                                   // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.memoryUsedBytes metric with initial data.
+func (m *metricGpuProcessMemoryUsedBytes) init() {
+	m.data.SetName("gpu.process.memoryUsedBytes")
+	m.data.SetDescription("GPU memory of the workload itself on this GPU, in bytes, summed over its processes, each counted once. NVIDIA: memory of the compute, graphics and MPS process lists, per pid the largest known figure. AMD: vram_<gpu_id> of /sys/class/kfd/kfd/proc/PID, else drm-memory-vram of /proc/PID/fdinfo, each DRM client once. Absent when no process' figure is known (WSL2, some containers).")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessMemoryUsedBytes) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessMemoryUsedBytes) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessMemoryUsedBytes) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessMemoryUsedBytes(cfg GpuProcessMemoryUsedBytesMetricConfig) metricGpuProcessMemoryUsedBytes {
+	m := metricGpuProcessMemoryUsedBytes{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessPowerPercent struct {
+	data     pmetric.Metric                     // data buffer for generated metric.
+	config   GpuProcessPowerPercentMetricConfig // metric config provided by user.
+	capacity int                                // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.powerPercent metric with initial data.
+func (m *metricGpuProcessPowerPercent) init() {
+	m.data.SetName("gpu.process.powerPercent")
+	m.data.SetDescription("Value of gpu.powerPercent, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.powerPercent is.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessPowerPercent) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessPowerPercent) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessPowerPercent) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessPowerPercent(cfg GpuProcessPowerPercentMetricConfig) metricGpuProcessPowerPercent {
+	m := metricGpuProcessPowerPercent{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessPowerWatts struct {
+	data     pmetric.Metric                   // data buffer for generated metric.
+	config   GpuProcessPowerWattsMetricConfig // metric config provided by user.
+	capacity int                              // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.powerWatts metric with initial data.
+func (m *metricGpuProcessPowerWatts) init() {
+	m.data.SetName("gpu.process.powerWatts")
+	m.data.SetDescription("Value of gpu.powerWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.powerWatts is.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessPowerWatts) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessPowerWatts) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessPowerWatts) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessPowerWatts(cfg GpuProcessPowerWattsMetricConfig) metricGpuProcessPowerWatts {
+	m := metricGpuProcessPowerWatts{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessSmClock struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuProcessSmClockMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.smClock metric with initial data.
+func (m *metricGpuProcessSmClock) init() {
+	m.data.SetName("gpu.process.smClock")
+	m.data.SetDescription("Value of gpu.smClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.smClock is.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessSmClock) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessSmClock) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessSmClock) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessSmClock(cfg GpuProcessSmClockMetricConfig) metricGpuProcessSmClock {
+	m := metricGpuProcessSmClock{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessTemp struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuProcessTempMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.temp metric with initial data.
+func (m *metricGpuProcessTemp) init() {
+	m.data.SetName("gpu.process.temp")
+	m.data.SetDescription("Value of gpu.temp, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.temp is.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessTemp(cfg GpuProcessTempMetricConfig) metricGpuProcessTemp {
+	m := metricGpuProcessTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuProcessUnCorrectedMemoryErrors struct {
+	data     pmetric.Metric                                // data buffer for generated metric.
+	config   GpuProcessUnCorrectedMemoryErrorsMetricConfig // metric config provided by user.
+	capacity int                                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.process.unCorrectedMemoryErrors metric with initial data.
+func (m *metricGpuProcessUnCorrectedMemoryErrors) init() {
+	m.data.SetName("gpu.process.unCorrectedMemoryErrors")
+	m.data.SetDescription("Value of gpu.unCorrectedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.unCorrectedMemoryErrors is.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuProcessUnCorrectedMemoryErrors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuProcessUnCorrectedMemoryErrors) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuProcessUnCorrectedMemoryErrors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuProcessUnCorrectedMemoryErrors(cfg GpuProcessUnCorrectedMemoryErrorsMetricConfig) metricGpuProcessUnCorrectedMemoryErrors {
+	m := metricGpuProcessUnCorrectedMemoryErrors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuRecoveryCount struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   GpuRecoveryCountMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills gpu.recoveryCount metric with initial data.
+func (m *metricGpuRecoveryCount) init() {
+	m.data.SetName("gpu.recoveryCount")
+	m.data.SetDescription("Apple: restarts of the GPU since boot: `recoveryCount` of the AGX entry's PerformanceStatistics. Start = time of the first reading, anew when the value falls. Absent when the key is missing.")
+	m.data.SetUnit("{recovery}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuRecoveryCount) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuRecoveryCount) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuRecoveryCount) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuRecoveryCount(cfg GpuRecoveryCountMetricConfig) metricGpuRecoveryCount {
+	m := metricGpuRecoveryCount{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuRemappedRows struct {
+	data     pmetric.Metric              // data buffer for generated metric.
+	config   GpuRemappedRowsMetricConfig // metric config provided by user.
+	capacity int                         // max observed number of data points added to the metric.
+}
+
+// init fills gpu.remappedRows metric with initial data.
+func (m *metricGpuRemappedRows) init() {
+	m.data.SetName("gpu.remappedRows")
+	m.data.SetDescription("NVIDIA, Ampere and later: memory rows remapped over the board's life, by cause corrected or uncorrected: nvmlDeviceGetRemappedRows. Absent for a board in MIG mode and where not supported. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetUnit("{row}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuRemappedRows) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, causeAttributeValue string, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("cause", causeAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuRemappedRows) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuRemappedRows) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuRemappedRows(cfg GpuRemappedRowsMetricConfig) metricGpuRemappedRows {
+	m := metricGpuRemappedRows{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuRetiredPages struct {
+	data     pmetric.Metric              // data buffer for generated metric.
+	config   GpuRetiredPagesMetricConfig // metric config provided by user.
+	capacity int                         // max observed number of data points added to the metric.
+}
+
+// init fills gpu.retiredPages metric with initial data.
+func (m *metricGpuRetiredPages) init() {
+	m.data.SetName("gpu.retiredPages")
+	m.data.SetDescription("NVIDIA before Ampere: memory pages retired over the board's life, by cause single_bit (several corrected errors) or double_bit: length of the list of nvmlDeviceGetRetiredPages. Absent where not supported. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetUnit("{page}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuRetiredPages) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, causeAttributeValue string, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("cause", causeAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuRetiredPages) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuRetiredPages) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuRetiredPages(cfg GpuRetiredPagesMetricConfig) metricGpuRetiredPages {
+	m := metricGpuRetiredPages{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuRetiredPagesPending struct {
+	data     pmetric.Metric                     // data buffer for generated metric.
+	config   GpuRetiredPagesPendingMetricConfig // metric config provided by user.
+	capacity int                                // max observed number of data points added to the metric.
+}
+
+// init fills gpu.retiredPagesPending metric with initial data.
+func (m *metricGpuRetiredPagesPending) init() {
+	m.data.SetName("gpu.retiredPagesPending")
+	m.data.SetDescription("NVIDIA before Ampere: 1 when a page retirement waits for a reboot, else 0: nvmlDeviceGetRetiredPagesPendingStatus. Absent where not supported.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuRetiredPagesPending) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuRetiredPagesPending) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuRetiredPagesPending) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuRetiredPagesPending(cfg GpuRetiredPagesPendingMetricConfig) metricGpuRetiredPagesPending {
+	m := metricGpuRetiredPagesPending{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuRowRemapFailed struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   GpuRowRemapFailedMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills gpu.rowRemapFailed metric with initial data.
+func (m *metricGpuRowRemapFailed) init() {
+	m.data.SetName("gpu.rowRemapFailed")
+	m.data.SetDescription("NVIDIA, Ampere and later: 1 when a row remapping has failed, else 0: failureOccurred of nvmlDeviceGetRemappedRows. Absent as gpu.remappedRows.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuRowRemapFailed) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuRowRemapFailed) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuRowRemapFailed) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuRowRemapFailed(cfg GpuRowRemapFailedMetricConfig) metricGpuRowRemapFailed {
+	m := metricGpuRowRemapFailed{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuRowRemapPending struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   GpuRowRemapPendingMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills gpu.rowRemapPending metric with initial data.
+func (m *metricGpuRowRemapPending) init() {
+	m.data.SetName("gpu.rowRemapPending")
+	m.data.SetDescription("NVIDIA, Ampere and later: 1 when a row remapping waits for a GPU reset, else 0: isPending of nvmlDeviceGetRemappedRows. Absent as gpu.remappedRows.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuRowRemapPending) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuRowRemapPending) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuRowRemapPending) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuRowRemapPending(cfg GpuRowRemapPendingMetricConfig) metricGpuRowRemapPending {
+	m := metricGpuRowRemapPending{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuSensorTemp struct {
+	data     pmetric.Metric            // data buffer for generated metric.
+	config   GpuSensorTempMetricConfig // metric config provided by user.
+	capacity int                       // max observed number of data points added to the metric.
+}
+
+// init fills gpu.sensorTemp metric with initial data.
+func (m *metricGpuSensorTemp) init() {
+	m.data.SetName("gpu.sensorTemp")
+	m.data.SetDescription("AMD: temperature of each sensor of the GPU (`mem`, `junction`, `edge`), hwmon tempN_input / 1000 by tempN_label, else gpu_metrics. Above 0 and below 200, else absent; MI300 has no edge, APUs have only the edge.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuSensorTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, tempSensorAttributeValue string, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("sensor", tempSensorAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuSensorTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuSensorTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuSensorTemp(cfg GpuSensorTempMetricConfig) metricGpuSensorTemp {
+	m := metricGpuSensorTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuSmActive struct {
+	data     pmetric.Metric          // data buffer for generated metric.
+	config   GpuSmActiveMetricConfig // metric config provided by user.
+	capacity int                     // max observed number of data points added to the metric.
+}
+
+// init fills gpu.smActive metric with initial data.
+func (m *metricGpuSmActive) init() {
+	m.data.SetName("gpu.smActive")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which a streaming multiprocessor had at least one warp, mean of the last interval; GPM metric 2 SM_UTIL between two scrapes. DCGM sources: DCGM_FI_PROF_SM_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuSmActive) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuSmActive) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuSmActive) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuSmActive(cfg GpuSmActiveMetricConfig) metricGpuSmActive {
+	m := metricGpuSmActive{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuSmClock struct {
+	data     pmetric.Metric         // data buffer for generated metric.
+	config   GpuSmClockMetricConfig // metric config provided by user.
+	capacity int                    // max observed number of data points added to the metric.
+}
+
+// init fills gpu.smClock metric with initial data.
+func (m *metricGpuSmClock) init() {
+	m.data.SetName("gpu.smClock")
+	m.data.SetDescription("Clock of the streaming multiprocessors. NVIDIA: nvmlDeviceGetClockInfo(SM); 0 is valid (parked). Not for AMD and Apple.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuSmClock) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuSmClock) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuSmClock) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuSmClock(cfg GpuSmClockMetricConfig) metricGpuSmClock {
+	m := metricGpuSmClock{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuSmOccupancy struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   GpuSmOccupancyMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills gpu.smOccupancy metric with initial data.
+func (m *metricGpuSmOccupancy) init() {
+	m.data.SetName("gpu.smOccupancy")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of the warps that fit on the streaming multiprocessors that were resident, mean of the last interval; GPM metric 3 SM_OCCUPANCY between two scrapes. DCGM sources: DCGM_FI_PROF_SM_OCCUPANCY x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuSmOccupancy) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuSmOccupancy) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuSmOccupancy) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuSmOccupancy(cfg GpuSmOccupancyMetricConfig) metricGpuSmOccupancy {
+	m := metricGpuSmOccupancy{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuTemp struct {
+	data     pmetric.Metric      // data buffer for generated metric.
+	config   GpuTempMetricConfig // metric config provided by user.
+	capacity int                 // max observed number of data points added to the metric.
+}
+
+// init fills gpu.temp metric with initial data.
+func (m *metricGpuTemp) init() {
+	m.data.SetName("gpu.temp")
+	m.data.SetDescription("Temperature of the GPU. NVIDIA: nvmlDeviceGetTemperature, else nvmlDeviceGetTemperatureV, sensor GPU, whole degrees; above 200 dropped; absent in vGPU guests. AMD: the memory's sensor, else the hot spot (junction), else the edge, above 0 and below 200; the attribute sensor says which. Apple: mean of the SMC keys that begin with `Tg`, else of the HID sensors `GPU MTR Temp Sensor*`; only readings from 15 to 120 count; absent while the GPU is powered off.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuTemp(cfg GpuTempMetricConfig) metricGpuTemp {
+	m := metricGpuTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuTotalEnergyConsumption struct {
+	data     pmetric.Metric                        // data buffer for generated metric.
+	config   GpuTotalEnergyConsumptionMetricConfig // metric config provided by user.
+	capacity int                                   // max observed number of data points added to the metric.
+}
+
+// init fills gpu.totalEnergyConsumption metric with initial data.
+func (m *metricGpuTotalEnergyConsumption) init() {
+	m.data.SetName("gpu.totalEnergyConsumption")
+	m.data.SetDescription("DCGM sources: energy used since the driver was loaded, in millijoules, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION. Start and resets as gpu.energy, which is the figure of NVML and AMD. Absent when the field is blank.")
+	m.data.SetUnit("mJ")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuTotalEnergyConsumption) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuTotalEnergyConsumption) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuTotalEnergyConsumption) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuTotalEnergyConsumption(cfg GpuTotalEnergyConsumptionMetricConfig) metricGpuTotalEnergyConsumption {
+	m := metricGpuTotalEnergyConsumption{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuUnCorrectedMemoryErrors struct {
+	data     pmetric.Metric                         // data buffer for generated metric.
+	config   GpuUnCorrectedMemoryErrorsMetricConfig // metric config provided by user.
+	capacity int                                    // max observed number of data points added to the metric.
+}
+
+// init fills gpu.unCorrectedMemoryErrors metric with initial data.
+func (m *metricGpuUnCorrectedMemoryErrors) init() {
+	m.data.SetName("gpu.unCorrectedMemoryErrors")
+	m.data.SetDescription("Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. AMD, with `extended` only: `ue` of ras/umc_err_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuUnCorrectedMemoryErrors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuUnCorrectedMemoryErrors) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuUnCorrectedMemoryErrors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuUnCorrectedMemoryErrors(cfg GpuUnCorrectedMemoryErrorsMetricConfig) metricGpuUnCorrectedMemoryErrors {
+	m := metricGpuUnCorrectedMemoryErrors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricGpuXidErrors struct {
+	data     pmetric.Metric           // data buffer for generated metric.
+	config   GpuXidErrorsMetricConfig // metric config provided by user.
+	capacity int                      // max observed number of data points added to the metric.
+}
+
+// init fills gpu.xidErrors metric with initial data.
+func (m *metricGpuXidErrors) init() {
+	m.data.SetName("gpu.xidErrors")
+	m.data.SetDescription("NVIDIA: critical driver errors (XID events) since the receiver registered for them, by XID number; drained from the NVML event set at each scrape. Absent until the first event with that number, where events are not supported, and with release_driver_between_scrapes.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricGpuXidErrors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, xidAttributeValue int64, gpuVendorAttributeValue string, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("gpu_index", gpuIndexAttributeValue)
+	dp.Attributes().PutInt("xid", xidAttributeValue)
+	dp.Attributes().PutStr("gpu_vendor", gpuVendorAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricGpuXidErrors) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricGpuXidErrors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricGpuXidErrors(cfg GpuXidErrorsMetricConfig) metricGpuXidErrors {
+	m := metricGpuXidErrors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuAverageBoardTemp struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   IpuAverageBoardTempMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills ipu.averageBoardTemp metric with initial data.
+func (m *metricIpuAverageBoardTemp) init() {
+	m.data.SetName("ipu.averageBoardTemp")
+	m.data.SetDescription("Mean temperature of the board: `average board temp` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuAverageBoardTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuAverageBoardTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuAverageBoardTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuAverageBoardTemp(cfg IpuAverageBoardTempMetricConfig) metricIpuAverageBoardTemp {
+	m := metricIpuAverageBoardTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuAverageDieTemp struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   IpuAverageDieTempMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills ipu.averageDieTemp metric with initial data.
+func (m *metricIpuAverageDieTemp) init() {
+	m.data.SetName("ipu.averageDieTemp")
+	m.data.SetDescription("Mean temperature of the die: `average die temp` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1.")
+	m.data.SetUnit("Cel")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuAverageDieTemp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuAverageDieTemp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuAverageDieTemp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuAverageDieTemp(cfg IpuAverageDieTempMetricConfig) metricIpuAverageDieTemp {
+	m := metricIpuAverageDieTemp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuClock struct {
+	data     pmetric.Metric       // data buffer for generated metric.
+	config   IpuClockMetricConfig // metric config provided by user.
+	capacity int                  // max observed number of data points added to the metric.
+}
+
+// init fills ipu.clock metric with initial data.
+func (m *metricIpuClock) init() {
+	m.data.SetName("ipu.clock")
+	m.data.SetDescription("Clock of the IPU: `clock` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped.")
+	m.data.SetUnit("MHz")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuClock) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuClock) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuClock) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuClock(cfg IpuClockMetricConfig) metricIpuClock {
+	m := metricIpuClock{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuLinkSpeed struct {
+	data     pmetric.Metric           // data buffer for generated metric.
+	config   IpuLinkSpeedMetricConfig // metric config provided by user.
+	capacity int                      // max observed number of data points added to the metric.
+}
+
+// init fills ipu.linkSpeed metric with initial data.
+func (m *metricIpuLinkSpeed) init() {
+	m.data.SetName("ipu.linkSpeed")
+	m.data.SetDescription("Speed of the data link in gigatransfers per second: `link speed` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. An attribute named exactly `speed` goes before it.")
+	m.data.SetUnit("{GT}/s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuLinkSpeed) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuLinkSpeed) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuLinkSpeed) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuLinkSpeed(cfg IpuLinkSpeedMetricConfig) metricIpuLinkSpeed {
+	m := metricIpuLinkSpeed{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuPower struct {
+	data     pmetric.Metric       // data buffer for generated metric.
+	config   IpuPowerMetricConfig // metric config provided by user.
+	capacity int                  // max observed number of data points added to the metric.
+}
+
+// init fills ipu.power metric with initial data.
+func (m *metricIpuPower) init() {
+	m.data.SetName("ipu.power")
+	m.data.SetDescription("Power of the IPU: `ipu power` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuPower) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuPower) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuPower) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuPower(cfg IpuPowerMetricConfig) metricIpuPower {
+	m := metricIpuPower{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuSessionUtilisation struct {
+	data     pmetric.Metric                    // data buffer for generated metric.
+	config   IpuSessionUtilisationMetricConfig // metric config provided by user.
+	capacity int                               // max observed number of data points added to the metric.
+}
+
+// init fills ipu.sessionUtilisation metric with initial data.
+func (m *metricIpuSessionUtilisation) init() {
+	m.data.SetName("ipu.sessionUtilisation")
+	m.data.SetDescription("Utilisation of the IPU in the current session, 0 to 100: `ipu utilisation (session)` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Negative values are dropped.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuSessionUtilisation) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuSessionUtilisation) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuSessionUtilisation) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuSessionUtilisation(cfg IpuSessionUtilisationMetricConfig) metricIpuSessionUtilisation {
+	m := metricIpuSessionUtilisation{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuTotalBoardPower struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   IpuTotalBoardPowerMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills ipu.totalBoardPower metric with initial data.
+func (m *metricIpuTotalBoardPower) init() {
+	m.data.SetName("ipu.totalBoardPower")
+	m.data.SetDescription("Power of the whole board, which may carry two IPUs: `total board power` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuTotalBoardPower) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuTotalBoardPower) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuTotalBoardPower) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuTotalBoardPower(cfg IpuTotalBoardPowerMetricConfig) metricIpuTotalBoardPower {
+	m := metricIpuTotalBoardPower{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricIpuUtilisation struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   IpuUtilisationMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills ipu.utilisation metric with initial data.
+func (m *metricIpuUtilisation) init() {
+	m.data.SetName("ipu.utilisation")
+	m.data.SetDescription("Utilisation of the IPU, 0 to 100: `ipu utilisation` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Negative values are dropped.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricIpuUtilisation) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("device_id", deviceIDAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricIpuUtilisation) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricIpuUtilisation) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricIpuUtilisation(cfg IpuUtilisationMetricConfig) metricIpuUtilisation {
+	m := metricIpuUtilisation{config: cfg}
 
 	if cfg.Enabled {
 		m.data = pmetric.NewMetric()
@@ -1121,35 +7621,2856 @@ func newMetricSwapUsedPercent(cfg SwapUsedPercentMetricConfig) metricSwapUsedPer
 	return m
 }
 
+type metricSystemPowerWatts struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   SystemPowerWattsMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills system.powerWatts metric with initial data.
+func (m *metricSystemPowerWatts) init() {
+	m.data.SetName("system.powerWatts")
+	m.data.SetDescription("Apple silicon only. Power of the whole machine: SMC key `PSTR`. Absent when the key is missing or its value is not finite or not above 0.")
+	m.data.SetUnit("W")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricSystemPowerWatts) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricSystemPowerWatts) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricSystemPowerWatts) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricSystemPowerWatts(cfg SystemPowerWattsMetricConfig) metricSystemPowerWatts {
+	m := metricSystemPowerWatts{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuBufferTransferLatency struct {
+	data     pmetric.Metric                       // data buffer for generated metric.
+	config   TpuBufferTransferLatencyMetricConfig // metric config provided by user.
+	capacity int                                  // max observed number of data points added to the metric.
+}
+
+// init fills tpu.bufferTransferLatency metric with initial data.
+func (m *metricTpuBufferTransferLatency) init() {
+	m.data.SetName("tpu.bufferTransferLatency")
+	m.data.SetDescription("Time of a buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuBufferTransferLatency) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuBufferTransferLatency) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuBufferTransferLatency) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuBufferTransferLatency(cfg TpuBufferTransferLatencyMetricConfig) metricTpuBufferTransferLatency {
+	m := metricTpuBufferTransferLatency{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuCollectiveE2ELatency struct {
+	data     pmetric.Metric                      // data buffer for generated metric.
+	config   TpuCollectiveE2ELatencyMetricConfig // metric config provided by user.
+	capacity int                                 // max observed number of data points added to the metric.
+}
+
+// init fills tpu.collectiveE2ELatency metric with initial data.
+func (m *metricTpuCollectiveE2ELatency) init() {
+	m.data.SetName("tpu.collectiveE2ELatency")
+	m.data.SetDescription("Time of a collective (all-reduce, all-gather...), end to end. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size and kind of collective. gRPC: megascale.collective_end_to_end_latencies.microsecond.cumulative.distribution; libtpu SDK: `collective_e2e_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuCollectiveE2ELatency) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuCollectiveE2ELatency) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuCollectiveE2ELatency) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuCollectiveE2ELatency(cfg TpuCollectiveE2ELatencyMetricConfig) metricTpuCollectiveE2ELatency {
+	m := metricTpuCollectiveE2ELatency{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuDeviceToHostTransferLatency struct {
+	data     pmetric.Metric                             // data buffer for generated metric.
+	config   TpuDeviceToHostTransferLatencyMetricConfig // metric config provided by user.
+	capacity int                                        // max observed number of data points added to the metric.
+}
+
+// init fills tpu.deviceToHostTransferLatency metric with initial data.
+func (m *metricTpuDeviceToHostTransferLatency) init() {
+	m.data.SetName("tpu.deviceToHostTransferLatency")
+	m.data.SetDescription("Time of a transfer from device to host. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.device_to_host_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `device_to_host_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuDeviceToHostTransferLatency) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuDeviceToHostTransferLatency) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuDeviceToHostTransferLatency) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuDeviceToHostTransferLatency(cfg TpuDeviceToHostTransferLatencyMetricConfig) metricTpuDeviceToHostTransferLatency {
+	m := metricTpuDeviceToHostTransferLatency{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuDutyCycle struct {
+	data     pmetric.Metric           // data buffer for generated metric.
+	config   TpuDutyCycleMetricConfig // metric config provided by user.
+	capacity int                      // max observed number of data points added to the metric.
+}
+
+// init fills tpu.dutyCycle metric with initial data.
+func (m *metricTpuDutyCycle) init() {
+	m.data.SetName("tpu.dutyCycle")
+	m.data.SetDescription("Share of the sample period (about 5 s) in which the TensorCore was busy, 0 to 100; on v2 and v3 the chip's value on both of its devices. gRPC: tpu.runtime.tensorcore.dutycycle.percent; GKE device plugin: `duty_cycle`; libtpu SDK: `duty_cycle_pct`. Absent while no job runs.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuDutyCycle) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuDutyCycle) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuDutyCycle) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuDutyCycle(cfg TpuDutyCycleMetricConfig) metricTpuDutyCycle {
+	m := metricTpuDutyCycle{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuGrpcTCPDeliveryRate struct {
+	data     pmetric.Metric                     // data buffer for generated metric.
+	config   TpuGrpcTCPDeliveryRateMetricConfig // metric config provided by user.
+	capacity int                                // max observed number of data points added to the metric.
+}
+
+// init fills tpu.grpcTcpDeliveryRate metric with initial data.
+func (m *metricTpuGrpcTCPDeliveryRate) init() {
+	m.data.SetName("tpu.grpcTcpDeliveryRate")
+	m.data.SetDescription("TCP delivery rate of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; libtpu SDK: `tcp_delivery_rate`, else `grpc_tcp_delivery_rate`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("Mbit/s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuGrpcTCPDeliveryRate) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuGrpcTCPDeliveryRate) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuGrpcTCPDeliveryRate) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuGrpcTCPDeliveryRate(cfg TpuGrpcTCPDeliveryRateMetricConfig) metricTpuGrpcTCPDeliveryRate {
+	m := metricTpuGrpcTCPDeliveryRate{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuGrpcTCPMinRtt struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   TpuGrpcTCPMinRttMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills tpu.grpcTcpMinRtt metric with initial data.
+func (m *metricTpuGrpcTCPMinRtt) init() {
+	m.data.SetName("tpu.grpcTcpMinRtt")
+	m.data.SetDescription("Smallest TCP round trip time of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; libtpu SDK: `tcp_min_rtt`, else `grpc_tcp_min_rtt`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuGrpcTCPMinRtt) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuGrpcTCPMinRtt) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuGrpcTCPMinRtt) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuGrpcTCPMinRtt(cfg TpuGrpcTCPMinRttMetricConfig) metricTpuGrpcTCPMinRtt {
+	m := metricTpuGrpcTCPMinRtt{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuHbmCapacityTotal struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   TpuHbmCapacityTotalMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills tpu.hbmCapacityTotal metric with initial data.
+func (m *metricTpuHbmCapacityTotal) init() {
+	m.data.SetName("tpu.hbmCapacityTotal")
+	m.data.SetDescription("High-bandwidth memory of a device, in bytes. gRPC: tpu.runtime.hbm.memory.total.bytes; GKE device plugin: `memory_total`; libtpu SDK: `hbm_capacity_total`. Absent while no job runs.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuHbmCapacityTotal) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuHbmCapacityTotal) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuHbmCapacityTotal) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuHbmCapacityTotal(cfg TpuHbmCapacityTotalMetricConfig) metricTpuHbmCapacityTotal {
+	m := metricTpuHbmCapacityTotal{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuHbmCapacityUsage struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   TpuHbmCapacityUsageMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills tpu.hbmCapacityUsage metric with initial data.
+func (m *metricTpuHbmCapacityUsage) init() {
+	m.data.SetName("tpu.hbmCapacityUsage")
+	m.data.SetDescription("High-bandwidth memory of a device in use, in bytes. gRPC: tpu.runtime.hbm.memory.usage.bytes; GKE device plugin: `memory_used`; libtpu SDK: `hbm_capacity_usage`. Absent while no job runs.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuHbmCapacityUsage) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuHbmCapacityUsage) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuHbmCapacityUsage) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuHbmCapacityUsage(cfg TpuHbmCapacityUsageMetricConfig) metricTpuHbmCapacityUsage {
+	m := metricTpuHbmCapacityUsage{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuHbmMemoryUsage struct {
+	data     pmetric.Metric                // data buffer for generated metric.
+	config   TpuHbmMemoryUsageMetricConfig // metric config provided by user.
+	capacity int                           // max observed number of data points added to the metric.
+}
+
+// init fills tpu.hbmMemoryUsage metric with initial data.
+func (m *metricTpuHbmMemoryUsage) init() {
+	m.data.SetName("tpu.hbmMemoryUsage")
+	m.data.SetDescription("Share of a device's high-bandwidth memory in use: 100 x tpu.hbmCapacityUsage / tpu.hbmCapacityTotal. 0 to 100. Absent when either is, or total is 0.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuHbmMemoryUsage) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuHbmMemoryUsage) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuHbmMemoryUsage) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuHbmMemoryUsage(cfg TpuHbmMemoryUsageMetricConfig) metricTpuHbmMemoryUsage {
+	m := metricTpuHbmMemoryUsage{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuHloExecTiming struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   TpuHloExecTimingMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills tpu.hloExecTiming metric with initial data.
+func (m *metricTpuHloExecTiming) init() {
+	m.data.SetName("tpu.hloExecTiming")
+	m.data.SetDescription("Execution time of HLO programs. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by core. gRPC: hlo.execution.timing.distribution.microseconds; libtpu SDK: `hlo_execution_timing`, else `hlo_exec_timing`. Needs libtpu 0.0.17; absent when nothing was counted. Absent while no job runs.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuHloExecTiming) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuHloExecTiming) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuHloExecTiming) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuHloExecTiming(cfg TpuHloExecTimingMetricConfig) metricTpuHloExecTiming {
+	m := metricTpuHloExecTiming{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuHloQueueSize struct {
+	data     pmetric.Metric              // data buffer for generated metric.
+	config   TpuHloQueueSizeMetricConfig // metric config provided by user.
+	capacity int                         // max observed number of data points added to the metric.
+}
+
+// init fills tpu.hloQueueSize metric with initial data.
+func (m *metricTpuHloQueueSize) init() {
+	m.data.SetName("tpu.hloQueueSize")
+	m.data.SetDescription("HLO programs that wait in the queue, by core; equal labels are added up. gRPC: hlo.queue.size.gauge; libtpu SDK: `hlo_queue_size`. Needs libtpu 0.0.17. Absent while no job runs.")
+	m.data.SetUnit("{operation}")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuHloQueueSize) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, labelAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuHloQueueSize) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuHloQueueSize) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuHloQueueSize(cfg TpuHloQueueSizeMetricConfig) metricTpuHloQueueSize {
+	m := metricTpuHloQueueSize{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuHostComputeLatency struct {
+	data     pmetric.Metric                    // data buffer for generated metric.
+	config   TpuHostComputeLatencyMetricConfig // metric config provided by user.
+	capacity int                               // max observed number of data points added to the metric.
+}
+
+// init fills tpu.hostComputeLatency metric with initial data.
+func (m *metricTpuHostComputeLatency) init() {
+	m.data.SetName("tpu.hostComputeLatency")
+	m.data.SetDescription("Time of computation on the host, MXLA included. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.mxla_compute_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_compute_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuHostComputeLatency) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuHostComputeLatency) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuHostComputeLatency) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuHostComputeLatency(cfg TpuHostComputeLatencyMetricConfig) metricTpuHostComputeLatency {
+	m := metricTpuHostComputeLatency{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuHostToDeviceTransferLatency struct {
+	data     pmetric.Metric                             // data buffer for generated metric.
+	config   TpuHostToDeviceTransferLatencyMetricConfig // metric config provided by user.
+	capacity int                                        // max observed number of data points added to the metric.
+}
+
+// init fills tpu.hostToDeviceTransferLatency metric with initial data.
+func (m *metricTpuHostToDeviceTransferLatency) init() {
+	m.data.SetName("tpu.hostToDeviceTransferLatency")
+	m.data.SetDescription("Time of a transfer from host to device. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.host_to_device_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_to_device_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuHostToDeviceTransferLatency) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuHostToDeviceTransferLatency) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuHostToDeviceTransferLatency) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuHostToDeviceTransferLatency(cfg TpuHostToDeviceTransferLatencyMetricConfig) metricTpuHostToDeviceTransferLatency {
+	m := metricTpuHostToDeviceTransferLatency{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuIciLinkHealth struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   TpuIciLinkHealthMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills tpu.iciLinkHealth metric with initial data.
+func (m *metricTpuIciLinkHealth) init() {
+	m.data.SetName("tpu.iciLinkHealth")
+	m.data.SetDescription("Health score of the links between chips: 0 healthy, 1 to 9 up but retrying, 10 unusable; the highest score of the chip's links. libtpu SDK only: `ici_link_health`. Absent without it.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuIciLinkHealth) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuIciLinkHealth) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuIciLinkHealth) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuIciLinkHealth(cfg TpuIciLinkHealthMetricConfig) metricTpuIciLinkHealth {
+	m := metricTpuIciLinkHealth{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuInboundBufferTransferLatency struct {
+	data     pmetric.Metric                              // data buffer for generated metric.
+	config   TpuInboundBufferTransferLatencyMetricConfig // metric config provided by user.
+	capacity int                                         // max observed number of data points added to the metric.
+}
+
+// init fills tpu.inboundBufferTransferLatency metric with initial data.
+func (m *metricTpuInboundBufferTransferLatency) init() {
+	m.data.SetName("tpu.inboundBufferTransferLatency")
+	m.data.SetDescription("Time of an inbound buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_inbound_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `inbound_buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetUnit("us")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuInboundBufferTransferLatency) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("label", labelAttributeValue)
+	dp.Attributes().PutStr("stat", statAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuInboundBufferTransferLatency) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuInboundBufferTransferLatency) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuInboundBufferTransferLatency(cfg TpuInboundBufferTransferLatencyMetricConfig) metricTpuInboundBufferTransferLatency {
+	m := metricTpuInboundBufferTransferLatency{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuRuntimeHbmUtilization struct {
+	data     pmetric.Metric                       // data buffer for generated metric.
+	config   TpuRuntimeHbmUtilizationMetricConfig // metric config provided by user.
+	capacity int                                  // max observed number of data points added to the metric.
+}
+
+// init fills tpu.runtimeHbmUtilization metric with initial data.
+func (m *metricTpuRuntimeHbmUtilization) init() {
+	m.data.SetName("tpu.runtimeHbmUtilization")
+	m.data.SetDescription("Share of the bandwidth of a device's high-bandwidth memory in use (not its fill level), 0 to 100. gRPC: tpu.runtime.hbm.utilization.percent; GKE device plugin: `memory_bandwidth_utilization`. Absent with older libtpu. Absent while no job runs.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuRuntimeHbmUtilization) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuRuntimeHbmUtilization) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuRuntimeHbmUtilization) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuRuntimeHbmUtilization(cfg TpuRuntimeHbmUtilizationMetricConfig) metricTpuRuntimeHbmUtilization {
+	m := metricTpuRuntimeHbmUtilization{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuTensorcoreIdleDuration struct {
+	data     pmetric.Metric                        // data buffer for generated metric.
+	config   TpuTensorcoreIdleDurationMetricConfig // metric config provided by user.
+	capacity int                                   // max observed number of data points added to the metric.
+}
+
+// init fills tpu.tensorcoreIdleDuration metric with initial data.
+func (m *metricTpuTensorcoreIdleDuration) init() {
+	m.data.SetName("tpu.tensorcoreIdleDuration")
+	m.data.SetDescription("Time for which the TensorCore has been idle. gRPC: tpu.runtime.tensorcore.idle_duration.seconds. Absent with older libtpu. Absent while no job runs.")
+	m.data.SetUnit("s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuTensorcoreIdleDuration) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuTensorcoreIdleDuration) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuTensorcoreIdleDuration) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuTensorcoreIdleDuration(cfg TpuTensorcoreIdleDurationMetricConfig) metricTpuTensorcoreIdleDuration {
+	m := metricTpuTensorcoreIdleDuration{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuTensorcoreUtilization struct {
+	data     pmetric.Metric                       // data buffer for generated metric.
+	config   TpuTensorcoreUtilizationMetricConfig // metric config provided by user.
+	capacity int                                  // max observed number of data points added to the metric.
+}
+
+// init fills tpu.tensorcoreUtilization metric with initial data.
+func (m *metricTpuTensorcoreUtilization) init() {
+	m.data.SetName("tpu.tensorcoreUtilization")
+	m.data.SetDescription("TensorCore utilisation of a device, 0 to 100, from a sample of about 10 us each second. GKE device plugin: `tensorcore_utilization`; libtpu SDK: `tensorcore_util`, else `tensorcore_utilization`. Not served by the runtime's gRPC service. Absent without these sources.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuTensorcoreUtilization) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuTensorcoreUtilization) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuTensorcoreUtilization) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuTensorcoreUtilization(cfg TpuTensorcoreUtilizationMetricConfig) metricTpuTensorcoreUtilization {
+	m := metricTpuTensorcoreUtilization{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTpuThrottleScore struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   TpuThrottleScoreMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills tpu.throttleScore metric with initial data.
+func (m *metricTpuThrottleScore) init() {
+	m.data.SetName("tpu.throttleScore")
+	m.data.SetDescription("Throttling score of a device as libtpu gives it. libtpu SDK only: `tpu_throttle_score`. Absent without it.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTpuThrottleScore) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("tpu_index", tpuIndexAttributeValue)
+	for _, op := range options {
+		op.apply(dp)
+	}
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTpuThrottleScore) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTpuThrottleScore) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTpuThrottleScore(cfg TpuThrottleScoreMetricConfig) metricTpuThrottleScore {
+	m := metricTpuThrottleScore{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnExecutionErrors struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   TrnExecutionErrorsMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills trn.execution_errors metric with initial data.
+func (m *metricTrnExecutionErrors) init() {
+	m.data.SetName("trn.execution_errors")
+	m.data.SetDescription("Failed executions since the receiver started, by kind of error: execution_stats.error_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnExecutionErrors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, errorTypeAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("error_type", errorTypeAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnExecutionErrors) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnExecutionErrors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnExecutionErrors(cfg TrnExecutionErrorsMetricConfig) metricTrnExecutionErrors {
+	m := metricTrnExecutionErrors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnExecutionLatency struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   TrnExecutionLatencyMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills trn.execution_latency metric with initial data.
+func (m *metricTrnExecutionLatency) init() {
+	m.data.SetName("trn.execution_latency")
+	m.data.SetDescription("Percentiles of the execution time in the tool's last period: execution_stats.latency_stats of neuron-monitor, total_latency (with the host's part) and device_latency; percentiles cannot be added up, so that of several runtimes on one resource the largest is taken. Absent when nothing ran.")
+	m.data.SetUnit("s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnExecutionLatency) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, latencyTypeAttributeValue string, percentileAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("latency_type", latencyTypeAttributeValue)
+	dp.Attributes().PutStr("percentile", percentileAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnExecutionLatency) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnExecutionLatency) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnExecutionLatency(cfg TrnExecutionLatencyMetricConfig) metricTrnExecutionLatency {
+	m := metricTrnExecutionLatency{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnExecutionStatus struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   TrnExecutionStatusMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills trn.execution_status metric with initial data.
+func (m *metricTrnExecutionStatus) init() {
+	m.data.SetName("trn.execution_status")
+	m.data.SetDescription("Executions since the receiver started, by outcome: execution_stats.execution_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetUnit("{execution}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnExecutionStatus) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, statusTypeAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("status_type", statusTypeAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnExecutionStatus) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnExecutionStatus) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnExecutionStatus(cfg TrnExecutionStatusMetricConfig) metricTrnExecutionStatus {
+	m := metricTrnExecutionStatus{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsage struct {
+	data     pmetric.Metric                      // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageMetricConfig // metric config provided by user.
+	capacity int                                 // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage metric with initial data.
+func (m *metricTrnHostTotalMemoryUsage) init() {
+	m.data.SetName("trn.host_total_memory_usage")
+	m.data.SetDescription("Host memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.host of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsage) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsage) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsage) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsage(cfg TrnHostTotalMemoryUsageMetricConfig) metricTrnHostTotalMemoryUsage {
+	m := metricTrnHostTotalMemoryUsage{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageApplicationMemory struct {
+	data     pmetric.Metric                                       // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageApplicationMemoryMetricConfig // metric config provided by user.
+	capacity int                                                  // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.application_memory metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageApplicationMemory) init() {
+	m.data.SetName("trn.host_total_memory_usage.application_memory")
+	m.data.SetDescription("Host memory used by the application, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.application_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageApplicationMemory) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageApplicationMemory) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageApplicationMemory) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageApplicationMemory(cfg TrnHostTotalMemoryUsageApplicationMemoryMetricConfig) metricTrnHostTotalMemoryUsageApplicationMemory {
+	m := metricTrnHostTotalMemoryUsageApplicationMemory{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageCollectives struct {
+	data     pmetric.Metric                                 // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageCollectivesMetricConfig // metric config provided by user.
+	capacity int                                            // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.collectives metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageCollectives) init() {
+	m.data.SetName("trn.host_total_memory_usage.collectives")
+	m.data.SetDescription("Host memory used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageCollectives) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageCollectives) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageCollectives) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageCollectives(cfg TrnHostTotalMemoryUsageCollectivesMetricConfig) metricTrnHostTotalMemoryUsageCollectives {
+	m := metricTrnHostTotalMemoryUsageCollectives{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageConstants struct {
+	data     pmetric.Metric                               // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageConstantsMetricConfig // metric config provided by user.
+	capacity int                                          // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.constants metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageConstants) init() {
+	m.data.SetName("trn.host_total_memory_usage.constants")
+	m.data.SetDescription("Host memory used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageConstants) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageConstants) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageConstants) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageConstants(cfg TrnHostTotalMemoryUsageConstantsMetricConfig) metricTrnHostTotalMemoryUsageConstants {
+	m := metricTrnHostTotalMemoryUsageConstants{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageDmaBuffers struct {
+	data     pmetric.Metric                                // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageDmaBuffersMetricConfig // metric config provided by user.
+	capacity int                                           // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.dma_buffers metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageDmaBuffers) init() {
+	m.data.SetName("trn.host_total_memory_usage.dma_buffers")
+	m.data.SetDescription("Host memory used by DMA buffers, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_buffers of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageDmaBuffers) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageDmaBuffers) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageDmaBuffers) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageDmaBuffers(cfg TrnHostTotalMemoryUsageDmaBuffersMetricConfig) metricTrnHostTotalMemoryUsageDmaBuffers {
+	m := metricTrnHostTotalMemoryUsageDmaBuffers{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageDmaRings struct {
+	data     pmetric.Metric                              // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageDmaRingsMetricConfig // metric config provided by user.
+	capacity int                                         // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.dma_rings metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageDmaRings) init() {
+	m.data.SetName("trn.host_total_memory_usage.dma_rings")
+	m.data.SetDescription("Host memory used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageDmaRings) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageDmaRings) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageDmaRings) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageDmaRings(cfg TrnHostTotalMemoryUsageDmaRingsMetricConfig) metricTrnHostTotalMemoryUsageDmaRings {
+	m := metricTrnHostTotalMemoryUsageDmaRings{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageDriverMemory struct {
+	data     pmetric.Metric                                  // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageDriverMemoryMetricConfig // metric config provided by user.
+	capacity int                                             // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.driver_memory metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageDriverMemory) init() {
+	m.data.SetName("trn.host_total_memory_usage.driver_memory")
+	m.data.SetDescription("Host memory used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageDriverMemory) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageDriverMemory) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageDriverMemory) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageDriverMemory(cfg TrnHostTotalMemoryUsageDriverMemoryMetricConfig) metricTrnHostTotalMemoryUsageDriverMemory {
+	m := metricTrnHostTotalMemoryUsageDriverMemory{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageNonsharedScratchpad struct {
+	data     pmetric.Metric                                         // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig // metric config provided by user.
+	capacity int                                                    // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.nonshared_scratchpad metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageNonsharedScratchpad) init() {
+	m.data.SetName("trn.host_total_memory_usage.nonshared_scratchpad")
+	m.data.SetDescription("Host memory used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageNonsharedScratchpad) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageNonsharedScratchpad) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageNonsharedScratchpad) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageNonsharedScratchpad(cfg TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig) metricTrnHostTotalMemoryUsageNonsharedScratchpad {
+	m := metricTrnHostTotalMemoryUsageNonsharedScratchpad{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageNotifications struct {
+	data     pmetric.Metric                                   // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageNotificationsMetricConfig // metric config provided by user.
+	capacity int                                              // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.notifications metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageNotifications) init() {
+	m.data.SetName("trn.host_total_memory_usage.notifications")
+	m.data.SetDescription("Host memory used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageNotifications) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageNotifications) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageNotifications) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageNotifications(cfg TrnHostTotalMemoryUsageNotificationsMetricConfig) metricTrnHostTotalMemoryUsageNotifications {
+	m := metricTrnHostTotalMemoryUsageNotifications{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageTensors struct {
+	data     pmetric.Metric                             // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageTensorsMetricConfig // metric config provided by user.
+	capacity int                                        // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.tensors metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageTensors) init() {
+	m.data.SetName("trn.host_total_memory_usage.tensors")
+	m.data.SetDescription("Host memory used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageTensors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageTensors) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageTensors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageTensors(cfg TrnHostTotalMemoryUsageTensorsMetricConfig) metricTrnHostTotalMemoryUsageTensors {
+	m := metricTrnHostTotalMemoryUsageTensors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnHostTotalMemoryUsageUncategorized struct {
+	data     pmetric.Metric                                   // data buffer for generated metric.
+	config   TrnHostTotalMemoryUsageUncategorizedMetricConfig // metric config provided by user.
+	capacity int                                              // max observed number of data points added to the metric.
+}
+
+// init fills trn.host_total_memory_usage.uncategorized metric with initial data.
+func (m *metricTrnHostTotalMemoryUsageUncategorized) init() {
+	m.data.SetName("trn.host_total_memory_usage.uncategorized")
+	m.data.SetDescription("Host memory used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnHostTotalMemoryUsageUncategorized) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnHostTotalMemoryUsageUncategorized) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnHostTotalMemoryUsageUncategorized) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnHostTotalMemoryUsageUncategorized(cfg TrnHostTotalMemoryUsageUncategorizedMetricConfig) metricTrnHostTotalMemoryUsageUncategorized {
+	m := metricTrnHostTotalMemoryUsageUncategorized{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnMemEccCorrected struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   TrnMemEccCorrectedMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills trn.mem_ecc_corrected metric with initial data.
+func (m *metricTrnMemEccCorrected) init() {
+	m.data.SetName("trn.mem_ecc_corrected")
+	m.data.SetDescription("Corrected ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnMemEccCorrected) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("neuron_device_index", neuronDeviceIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnMemEccCorrected) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnMemEccCorrected) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnMemEccCorrected(cfg TrnMemEccCorrectedMetricConfig) metricTrnMemEccCorrected {
+	m := metricTrnMemEccCorrected{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnMemEccUncorrected struct {
+	data     pmetric.Metric                   // data buffer for generated metric.
+	config   TrnMemEccUncorrectedMetricConfig // metric config provided by user.
+	capacity int                              // max observed number of data points added to the metric.
+}
+
+// init fills trn.mem_ecc_uncorrected metric with initial data.
+func (m *metricTrnMemEccUncorrected) init() {
+	m.data.SetName("trn.mem_ecc_uncorrected")
+	m.data.SetDescription("Uncorrectable ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnMemEccUncorrected) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("neuron_device_index", neuronDeviceIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnMemEccUncorrected) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnMemEccUncorrected) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnMemEccUncorrected(cfg TrnMemEccUncorrectedMetricConfig) metricTrnMemEccUncorrected {
+	m := metricTrnMemEccUncorrected{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuronDeviceTotalMemoryUsage struct {
+	data     pmetric.Metric                              // data buffer for generated metric.
+	config   TrnNeuronDeviceTotalMemoryUsageMetricConfig // metric config provided by user.
+	capacity int                                         // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuron_device_total_memory_usage metric with initial data.
+func (m *metricTrnNeuronDeviceTotalMemoryUsage) init() {
+	m.data.SetName("trn.neuron_device_total_memory_usage")
+	m.data.SetDescription("Device memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.neuron_device of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricTrnNeuronDeviceTotalMemoryUsage) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuronDeviceTotalMemoryUsage) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuronDeviceTotalMemoryUsage) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuronDeviceTotalMemoryUsage(cfg TrnNeuronDeviceTotalMemoryUsageMetricConfig) metricTrnNeuronDeviceTotalMemoryUsage {
+	m := metricTrnNeuronDeviceTotalMemoryUsage{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageCollectives struct {
+	data     pmetric.Metric                                  // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageCollectivesMetricConfig // metric config provided by user.
+	capacity int                                             // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.collectives metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageCollectives) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.collectives")
+	m.data.SetDescription("Device memory of a NeuronCore used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageCollectives) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageCollectives) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageCollectives) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageCollectives(cfg TrnNeuroncoreMemoryUsageCollectivesMetricConfig) metricTrnNeuroncoreMemoryUsageCollectives {
+	m := metricTrnNeuroncoreMemoryUsageCollectives{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageConstants struct {
+	data     pmetric.Metric                                // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageConstantsMetricConfig // metric config provided by user.
+	capacity int                                           // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.constants metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageConstants) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.constants")
+	m.data.SetDescription("Device memory of a NeuronCore used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageConstants) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageConstants) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageConstants) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageConstants(cfg TrnNeuroncoreMemoryUsageConstantsMetricConfig) metricTrnNeuroncoreMemoryUsageConstants {
+	m := metricTrnNeuroncoreMemoryUsageConstants{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageDmaRings struct {
+	data     pmetric.Metric                               // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageDmaRingsMetricConfig // metric config provided by user.
+	capacity int                                          // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.dma_rings metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageDmaRings) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.dma_rings")
+	m.data.SetDescription("Device memory of a NeuronCore used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageDmaRings) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageDmaRings) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageDmaRings) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageDmaRings(cfg TrnNeuroncoreMemoryUsageDmaRingsMetricConfig) metricTrnNeuroncoreMemoryUsageDmaRings {
+	m := metricTrnNeuroncoreMemoryUsageDmaRings{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageDriverMemory struct {
+	data     pmetric.Metric                                   // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig // metric config provided by user.
+	capacity int                                              // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.driver_memory metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageDriverMemory) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.driver_memory")
+	m.data.SetDescription("Device memory of a NeuronCore used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageDriverMemory) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageDriverMemory) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageDriverMemory) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageDriverMemory(cfg TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig) metricTrnNeuroncoreMemoryUsageDriverMemory {
+	m := metricTrnNeuroncoreMemoryUsageDriverMemory{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageModelCode struct {
+	data     pmetric.Metric                                // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageModelCodeMetricConfig // metric config provided by user.
+	capacity int                                           // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.model_code metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageModelCode) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.model_code")
+	m.data.SetDescription("Device memory of a NeuronCore used by the code of loaded models, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_code of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageModelCode) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageModelCode) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageModelCode) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageModelCode(cfg TrnNeuroncoreMemoryUsageModelCodeMetricConfig) metricTrnNeuroncoreMemoryUsageModelCode {
+	m := metricTrnNeuroncoreMemoryUsageModelCode{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageModelSharedScratchpad struct {
+	data     pmetric.Metric                                            // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig // metric config provided by user.
+	capacity int                                                       // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.model_shared_scratchpad metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageModelSharedScratchpad) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.model_shared_scratchpad")
+	m.data.SetDescription("Device memory of a NeuronCore used by the models' shared scratchpad, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_shared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageModelSharedScratchpad) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageModelSharedScratchpad) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageModelSharedScratchpad) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageModelSharedScratchpad(cfg TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig) metricTrnNeuroncoreMemoryUsageModelSharedScratchpad {
+	m := metricTrnNeuroncoreMemoryUsageModelSharedScratchpad{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageNonsharedScratchpad struct {
+	data     pmetric.Metric                                          // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig // metric config provided by user.
+	capacity int                                                     // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.nonshared_scratchpad metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageNonsharedScratchpad) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.nonshared_scratchpad")
+	m.data.SetDescription("Device memory of a NeuronCore used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageNonsharedScratchpad) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageNonsharedScratchpad) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageNonsharedScratchpad) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageNonsharedScratchpad(cfg TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig) metricTrnNeuroncoreMemoryUsageNonsharedScratchpad {
+	m := metricTrnNeuroncoreMemoryUsageNonsharedScratchpad{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageNotifications struct {
+	data     pmetric.Metric                                    // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageNotificationsMetricConfig // metric config provided by user.
+	capacity int                                               // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.notifications metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageNotifications) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.notifications")
+	m.data.SetDescription("Device memory of a NeuronCore used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageNotifications) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageNotifications) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageNotifications) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageNotifications(cfg TrnNeuroncoreMemoryUsageNotificationsMetricConfig) metricTrnNeuroncoreMemoryUsageNotifications {
+	m := metricTrnNeuroncoreMemoryUsageNotifications{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageRuntimeMemory struct {
+	data     pmetric.Metric                                    // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig // metric config provided by user.
+	capacity int                                               // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.runtime_memory metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageRuntimeMemory) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.runtime_memory")
+	m.data.SetDescription("Device memory of a NeuronCore used by the runtime itself, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.runtime_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageRuntimeMemory) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageRuntimeMemory) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageRuntimeMemory) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageRuntimeMemory(cfg TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig) metricTrnNeuroncoreMemoryUsageRuntimeMemory {
+	m := metricTrnNeuroncoreMemoryUsageRuntimeMemory{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageTensors struct {
+	data     pmetric.Metric                              // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageTensorsMetricConfig // metric config provided by user.
+	capacity int                                         // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.tensors metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageTensors) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.tensors")
+	m.data.SetDescription("Device memory of a NeuronCore used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageTensors) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageTensors) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageTensors) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageTensors(cfg TrnNeuroncoreMemoryUsageTensorsMetricConfig) metricTrnNeuroncoreMemoryUsageTensors {
+	m := metricTrnNeuroncoreMemoryUsageTensors{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreMemoryUsageUncategorized struct {
+	data     pmetric.Metric                                    // data buffer for generated metric.
+	config   TrnNeuroncoreMemoryUsageUncategorizedMetricConfig // metric config provided by user.
+	capacity int                                               // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_memory_usage.uncategorized metric with initial data.
+func (m *metricTrnNeuroncoreMemoryUsageUncategorized) init() {
+	m.data.SetName("trn.neuroncore_memory_usage.uncategorized")
+	m.data.SetDescription("Device memory of a NeuronCore used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetUnit("By")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreMemoryUsageUncategorized) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreMemoryUsageUncategorized) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreMemoryUsageUncategorized) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreMemoryUsageUncategorized(cfg TrnNeuroncoreMemoryUsageUncategorizedMetricConfig) metricTrnNeuroncoreMemoryUsageUncategorized {
+	m := metricTrnNeuroncoreMemoryUsageUncategorized{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnNeuroncoreUtilization struct {
+	data     pmetric.Metric                       // data buffer for generated metric.
+	config   TrnNeuroncoreUtilizationMetricConfig // metric config provided by user.
+	capacity int                                  // max observed number of data points added to the metric.
+}
+
+// init fills trn.neuroncore_utilization metric with initial data.
+func (m *metricTrnNeuroncoreUtilization) init() {
+	m.data.SetName("trn.neuroncore_utilization")
+	m.data.SetDescription("Utilisation of a NeuronCore in the tool's last period: neuroncore_counters.neuroncores_in_use.CORE.neuroncore_utilization of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error. 0 to 100, sums above are cut to 100. Also absent when the period was below 0.1 s.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnNeuroncoreUtilization) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, coreIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutInt("core_index", coreIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnNeuroncoreUtilization) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnNeuroncoreUtilization) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnNeuroncoreUtilization(cfg TrnNeuroncoreUtilizationMetricConfig) metricTrnNeuroncoreUtilization {
+	m := metricTrnNeuroncoreUtilization{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnSramEccCorrected struct {
+	data     pmetric.Metric                  // data buffer for generated metric.
+	config   TrnSramEccCorrectedMetricConfig // metric config provided by user.
+	capacity int                             // max observed number of data points added to the metric.
+}
+
+// init fills trn.sram_ecc_corrected metric with initial data.
+func (m *metricTrnSramEccCorrected) init() {
+	m.data.SetName("trn.sram_ecc_corrected")
+	m.data.SetDescription("Corrected ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnSramEccCorrected) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("neuron_device_index", neuronDeviceIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnSramEccCorrected) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnSramEccCorrected) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnSramEccCorrected(cfg TrnSramEccCorrectedMetricConfig) metricTrnSramEccCorrected {
+	m := metricTrnSramEccCorrected{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricTrnSramEccUncorrected struct {
+	data     pmetric.Metric                    // data buffer for generated metric.
+	config   TrnSramEccUncorrectedMetricConfig // metric config provided by user.
+	capacity int                               // max observed number of data points added to the metric.
+}
+
+// init fills trn.sram_ecc_uncorrected metric with initial data.
+func (m *metricTrnSramEccUncorrected) init() {
+	m.data.SetName("trn.sram_ecc_uncorrected")
+	m.data.SetDescription("Uncorrectable ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetUnit("{error}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricTrnSramEccUncorrected) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutInt("neuron_device_index", neuronDeviceIndexAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricTrnSramEccUncorrected) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricTrnSramEccUncorrected) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricTrnSramEccUncorrected(cfg TrnSramEccUncorrectedMetricConfig) metricTrnSramEccUncorrected {
+	m := metricTrnSramEccUncorrected{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
 // MetricsBuilder provides an interface for scrapers to report metrics while taking care of all the transformations
 // required to produce metric representation defined in metadata and user config.
 type MetricsBuilder struct {
-	config                         MetricsBuilderConfig // config of the metrics builder.
-	startTime                      pcommon.Timestamp    // start time that will be applied to all recorded data points.
-	metricsCapacity                int                  // maximum observed number of metrics per resource.
-	metricsBuffer                  pmetric.Metrics      // accumulates metrics data before emitting.
-	buildInfo                      component.BuildInfo  // contains version information.
-	resourceAttributeIncludeFilter map[string]filter.Filter
-	resourceAttributeExcludeFilter map[string]filter.Filter
-	metricCPU                      metricCPU
-	metricCPUCPUPercent            metricCPUCPUPercent
-	metricDiskDeviceIn             metricDiskDeviceIn
-	metricDiskDeviceOut            metricDiskDeviceOut
-	metricDiskIn                   metricDiskIn
-	metricDiskOut                  metricDiskOut
-	metricDiskUsageGB              metricDiskUsageGB
-	metricDiskUsagePercent         metricDiskUsagePercent
-	metricMemoryUsed               metricMemoryUsed
-	metricMemoryUsedPercent        metricMemoryUsedPercent
-	metricMemoryPercent            metricMemoryPercent
-	metricNetworkRecv              metricNetworkRecv
-	metricNetworkSent              metricNetworkSent
-	metricProcCPUThreads           metricProcCPUThreads
-	metricProcMemoryAvailableMB    metricProcMemoryAvailableMB
-	metricProcMemoryPercent        metricProcMemoryPercent
-	metricProcMemoryRssMB          metricProcMemoryRssMB
-	metricSwapUsed                 metricSwapUsed
-	metricSwapUsedPercent          metricSwapUsedPercent
+	config                                              MetricsBuilderConfig // config of the metrics builder.
+	startTime                                           pcommon.Timestamp    // start time that will be applied to all recorded data points.
+	metricsCapacity                                     int                  // maximum observed number of metrics per resource.
+	metricsBuffer                                       pmetric.Metrics      // accumulates metrics data before emitting.
+	buildInfo                                           component.BuildInfo  // contains version information.
+	resourceAttributeIncludeFilter                      map[string]filter.Filter
+	resourceAttributeExcludeFilter                      map[string]filter.Filter
+	metricAnePower                                      metricAnePower
+	metricCPU                                           metricCPU
+	metricCPUAvgTemp                                    metricCPUAvgTemp
+	metricCPUCPUPercent                                 metricCPUCPUPercent
+	metricCPUEcpuFreq                                   metricCPUEcpuFreq
+	metricCPUEcpuPercent                                metricCPUEcpuPercent
+	metricCPUPcpuFreq                                   metricCPUPcpuFreq
+	metricCPUPcpuPercent                                metricCPUPcpuPercent
+	metricCPUPowerWatts                                 metricCPUPowerWatts
+	metricDisk                                          metricDisk
+	metricDiskDeviceIn                                  metricDiskDeviceIn
+	metricDiskDeviceOut                                 metricDiskDeviceOut
+	metricDiskIn                                        metricDiskIn
+	metricDiskOut                                       metricDiskOut
+	metricDiskUsageGB                                   metricDiskUsageGB
+	metricDiskUsagePercent                              metricDiskUsagePercent
+	metricGpuClockEventActive                           metricGpuClockEventActive
+	metricGpuCorrectedMemoryErrors                      metricGpuCorrectedMemoryErrors
+	metricGpuDramActive                                 metricGpuDramActive
+	metricGpuEncoderUtilization                         metricGpuEncoderUtilization
+	metricGpuEnergy                                     metricGpuEnergy
+	metricGpuEnforcedPowerLimitWatts                    metricGpuEnforcedPowerLimitWatts
+	metricGpuFanSpeed                                   metricGpuFanSpeed
+	metricGpuFreq                                       metricGpuFreq
+	metricGpuGpu                                        metricGpuGpu
+	metricGpuGraphicsClock                              metricGpuGraphicsClock
+	metricGpuMaxOpTemp                                  metricGpuMaxOpTemp
+	metricGpuMaxPcieLinkGen                             metricGpuMaxPcieLinkGen
+	metricGpuMaxPcieLinkWidth                           metricGpuMaxPcieLinkWidth
+	metricGpuMemory                                     metricGpuMemory
+	metricGpuMemoryAllocated                            metricGpuMemoryAllocated
+	metricGpuMemoryAllocatedBytes                       metricGpuMemoryAllocatedBytes
+	metricGpuMemoryClock                                metricGpuMemoryClock
+	metricGpuMemoryFree                                 metricGpuMemoryFree
+	metricGpuMemoryMaxOpTemp                            metricGpuMemoryMaxOpTemp
+	metricGpuMemoryOverDrive                            metricGpuMemoryOverDrive
+	metricGpuMemoryReadWriteActivity                    metricGpuMemoryReadWriteActivity
+	metricGpuMemoryTemp                                 metricGpuMemoryTemp
+	metricGpuMemoryTotal                                metricGpuMemoryTotal
+	metricGpuMemoryUsed                                 metricGpuMemoryUsed
+	metricGpuMigDramActive                              metricGpuMigDramActive
+	metricGpuMigMemoryAllocated                         metricGpuMigMemoryAllocated
+	metricGpuMigMemoryAllocatedBytes                    metricGpuMigMemoryAllocatedBytes
+	metricGpuMigMemoryTotal                             metricGpuMigMemoryTotal
+	metricGpuMigPipeFp16Active                          metricGpuMigPipeFp16Active
+	metricGpuMigPipeFp32Active                          metricGpuMigPipeFp32Active
+	metricGpuMigPipeFp64Active                          metricGpuMigPipeFp64Active
+	metricGpuMigPipeTensorActive                        metricGpuMigPipeTensorActive
+	metricGpuMigPipeTensorHmmaActive                    metricGpuMigPipeTensorHmmaActive
+	metricGpuMigSmActive                                metricGpuMigSmActive
+	metricGpuMigSmOccupancy                             metricGpuMigSmOccupancy
+	metricGpuNvlinkRxBytes                              metricGpuNvlinkRxBytes
+	metricGpuNvlinkTxBytes                              metricGpuNvlinkTxBytes
+	metricGpuPcieLinkGen                                metricGpuPcieLinkGen
+	metricGpuPcieLinkSpeed                              metricGpuPcieLinkSpeed
+	metricGpuPcieLinkWidth                              metricGpuPcieLinkWidth
+	metricGpuPcieReplays                                metricGpuPcieReplays
+	metricGpuPcieRxBytes                                metricGpuPcieRxBytes
+	metricGpuPcieTxBytes                                metricGpuPcieTxBytes
+	metricGpuPipeFp16Active                             metricGpuPipeFp16Active
+	metricGpuPipeFp32Active                             metricGpuPipeFp32Active
+	metricGpuPipeFp64Active                             metricGpuPipeFp64Active
+	metricGpuPipeTensorActive                           metricGpuPipeTensorActive
+	metricGpuPipeTensorHmmaActive                       metricGpuPipeTensorHmmaActive
+	metricGpuPowerPercent                               metricGpuPowerPercent
+	metricGpuPowerWatts                                 metricGpuPowerWatts
+	metricGpuProcessCorrectedMemoryErrors               metricGpuProcessCorrectedMemoryErrors
+	metricGpuProcessEncoderUtilization                  metricGpuProcessEncoderUtilization
+	metricGpuProcessEnforcedPowerLimitWatts             metricGpuProcessEnforcedPowerLimitWatts
+	metricGpuProcessGpu                                 metricGpuProcessGpu
+	metricGpuProcessGraphicsClock                       metricGpuProcessGraphicsClock
+	metricGpuProcessMemory                              metricGpuProcessMemory
+	metricGpuProcessMemoryAllocated                     metricGpuProcessMemoryAllocated
+	metricGpuProcessMemoryAllocatedBytes                metricGpuProcessMemoryAllocatedBytes
+	metricGpuProcessMemoryClock                         metricGpuProcessMemoryClock
+	metricGpuProcessMemoryOverDrive                     metricGpuProcessMemoryOverDrive
+	metricGpuProcessMemoryReadWriteActivity             metricGpuProcessMemoryReadWriteActivity
+	metricGpuProcessMemoryUsedBytes                     metricGpuProcessMemoryUsedBytes
+	metricGpuProcessPowerPercent                        metricGpuProcessPowerPercent
+	metricGpuProcessPowerWatts                          metricGpuProcessPowerWatts
+	metricGpuProcessSmClock                             metricGpuProcessSmClock
+	metricGpuProcessTemp                                metricGpuProcessTemp
+	metricGpuProcessUnCorrectedMemoryErrors             metricGpuProcessUnCorrectedMemoryErrors
+	metricGpuRecoveryCount                              metricGpuRecoveryCount
+	metricGpuRemappedRows                               metricGpuRemappedRows
+	metricGpuRetiredPages                               metricGpuRetiredPages
+	metricGpuRetiredPagesPending                        metricGpuRetiredPagesPending
+	metricGpuRowRemapFailed                             metricGpuRowRemapFailed
+	metricGpuRowRemapPending                            metricGpuRowRemapPending
+	metricGpuSensorTemp                                 metricGpuSensorTemp
+	metricGpuSmActive                                   metricGpuSmActive
+	metricGpuSmClock                                    metricGpuSmClock
+	metricGpuSmOccupancy                                metricGpuSmOccupancy
+	metricGpuTemp                                       metricGpuTemp
+	metricGpuTotalEnergyConsumption                     metricGpuTotalEnergyConsumption
+	metricGpuUnCorrectedMemoryErrors                    metricGpuUnCorrectedMemoryErrors
+	metricGpuXidErrors                                  metricGpuXidErrors
+	metricIpuAverageBoardTemp                           metricIpuAverageBoardTemp
+	metricIpuAverageDieTemp                             metricIpuAverageDieTemp
+	metricIpuClock                                      metricIpuClock
+	metricIpuLinkSpeed                                  metricIpuLinkSpeed
+	metricIpuPower                                      metricIpuPower
+	metricIpuSessionUtilisation                         metricIpuSessionUtilisation
+	metricIpuTotalBoardPower                            metricIpuTotalBoardPower
+	metricIpuUtilisation                                metricIpuUtilisation
+	metricMemoryUsed                                    metricMemoryUsed
+	metricMemoryUsedPercent                             metricMemoryUsedPercent
+	metricMemoryPercent                                 metricMemoryPercent
+	metricNetworkRecv                                   metricNetworkRecv
+	metricNetworkSent                                   metricNetworkSent
+	metricProcCPUThreads                                metricProcCPUThreads
+	metricProcMemoryAvailableMB                         metricProcMemoryAvailableMB
+	metricProcMemoryPercent                             metricProcMemoryPercent
+	metricProcMemoryRssMB                               metricProcMemoryRssMB
+	metricSwapUsed                                      metricSwapUsed
+	metricSwapUsedPercent                               metricSwapUsedPercent
+	metricSystemPowerWatts                              metricSystemPowerWatts
+	metricTpuBufferTransferLatency                      metricTpuBufferTransferLatency
+	metricTpuCollectiveE2ELatency                       metricTpuCollectiveE2ELatency
+	metricTpuDeviceToHostTransferLatency                metricTpuDeviceToHostTransferLatency
+	metricTpuDutyCycle                                  metricTpuDutyCycle
+	metricTpuGrpcTCPDeliveryRate                        metricTpuGrpcTCPDeliveryRate
+	metricTpuGrpcTCPMinRtt                              metricTpuGrpcTCPMinRtt
+	metricTpuHbmCapacityTotal                           metricTpuHbmCapacityTotal
+	metricTpuHbmCapacityUsage                           metricTpuHbmCapacityUsage
+	metricTpuHbmMemoryUsage                             metricTpuHbmMemoryUsage
+	metricTpuHloExecTiming                              metricTpuHloExecTiming
+	metricTpuHloQueueSize                               metricTpuHloQueueSize
+	metricTpuHostComputeLatency                         metricTpuHostComputeLatency
+	metricTpuHostToDeviceTransferLatency                metricTpuHostToDeviceTransferLatency
+	metricTpuIciLinkHealth                              metricTpuIciLinkHealth
+	metricTpuInboundBufferTransferLatency               metricTpuInboundBufferTransferLatency
+	metricTpuRuntimeHbmUtilization                      metricTpuRuntimeHbmUtilization
+	metricTpuTensorcoreIdleDuration                     metricTpuTensorcoreIdleDuration
+	metricTpuTensorcoreUtilization                      metricTpuTensorcoreUtilization
+	metricTpuThrottleScore                              metricTpuThrottleScore
+	metricTrnExecutionErrors                            metricTrnExecutionErrors
+	metricTrnExecutionLatency                           metricTrnExecutionLatency
+	metricTrnExecutionStatus                            metricTrnExecutionStatus
+	metricTrnHostTotalMemoryUsage                       metricTrnHostTotalMemoryUsage
+	metricTrnHostTotalMemoryUsageApplicationMemory      metricTrnHostTotalMemoryUsageApplicationMemory
+	metricTrnHostTotalMemoryUsageCollectives            metricTrnHostTotalMemoryUsageCollectives
+	metricTrnHostTotalMemoryUsageConstants              metricTrnHostTotalMemoryUsageConstants
+	metricTrnHostTotalMemoryUsageDmaBuffers             metricTrnHostTotalMemoryUsageDmaBuffers
+	metricTrnHostTotalMemoryUsageDmaRings               metricTrnHostTotalMemoryUsageDmaRings
+	metricTrnHostTotalMemoryUsageDriverMemory           metricTrnHostTotalMemoryUsageDriverMemory
+	metricTrnHostTotalMemoryUsageNonsharedScratchpad    metricTrnHostTotalMemoryUsageNonsharedScratchpad
+	metricTrnHostTotalMemoryUsageNotifications          metricTrnHostTotalMemoryUsageNotifications
+	metricTrnHostTotalMemoryUsageTensors                metricTrnHostTotalMemoryUsageTensors
+	metricTrnHostTotalMemoryUsageUncategorized          metricTrnHostTotalMemoryUsageUncategorized
+	metricTrnMemEccCorrected                            metricTrnMemEccCorrected
+	metricTrnMemEccUncorrected                          metricTrnMemEccUncorrected
+	metricTrnNeuronDeviceTotalMemoryUsage               metricTrnNeuronDeviceTotalMemoryUsage
+	metricTrnNeuroncoreMemoryUsageCollectives           metricTrnNeuroncoreMemoryUsageCollectives
+	metricTrnNeuroncoreMemoryUsageConstants             metricTrnNeuroncoreMemoryUsageConstants
+	metricTrnNeuroncoreMemoryUsageDmaRings              metricTrnNeuroncoreMemoryUsageDmaRings
+	metricTrnNeuroncoreMemoryUsageDriverMemory          metricTrnNeuroncoreMemoryUsageDriverMemory
+	metricTrnNeuroncoreMemoryUsageModelCode             metricTrnNeuroncoreMemoryUsageModelCode
+	metricTrnNeuroncoreMemoryUsageModelSharedScratchpad metricTrnNeuroncoreMemoryUsageModelSharedScratchpad
+	metricTrnNeuroncoreMemoryUsageNonsharedScratchpad   metricTrnNeuroncoreMemoryUsageNonsharedScratchpad
+	metricTrnNeuroncoreMemoryUsageNotifications         metricTrnNeuroncoreMemoryUsageNotifications
+	metricTrnNeuroncoreMemoryUsageRuntimeMemory         metricTrnNeuroncoreMemoryUsageRuntimeMemory
+	metricTrnNeuroncoreMemoryUsageTensors               metricTrnNeuroncoreMemoryUsageTensors
+	metricTrnNeuroncoreMemoryUsageUncategorized         metricTrnNeuroncoreMemoryUsageUncategorized
+	metricTrnNeuroncoreUtilization                      metricTrnNeuroncoreUtilization
+	metricTrnSramEccCorrected                           metricTrnSramEccCorrected
+	metricTrnSramEccUncorrected                         metricTrnSramEccUncorrected
 }
 
 // MetricBuilderOption applies changes to default metrics builder.
@@ -1171,31 +10492,179 @@ func WithStartTime(startTime pcommon.Timestamp) MetricBuilderOption {
 }
 func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, options ...MetricBuilderOption) *MetricsBuilder {
 	mb := &MetricsBuilder{
-		config:                         mbc,
-		startTime:                      pcommon.NewTimestampFromTime(time.Now()),
-		metricsBuffer:                  pmetric.NewMetrics(),
-		buildInfo:                      settings.BuildInfo,
-		metricCPU:                      newMetricCPU(mbc.Metrics.CPU),
-		metricCPUCPUPercent:            newMetricCPUCPUPercent(mbc.Metrics.CPUCPUPercent),
-		metricDiskDeviceIn:             newMetricDiskDeviceIn(mbc.Metrics.DiskDeviceIn),
-		metricDiskDeviceOut:            newMetricDiskDeviceOut(mbc.Metrics.DiskDeviceOut),
-		metricDiskIn:                   newMetricDiskIn(mbc.Metrics.DiskIn),
-		metricDiskOut:                  newMetricDiskOut(mbc.Metrics.DiskOut),
-		metricDiskUsageGB:              newMetricDiskUsageGB(mbc.Metrics.DiskUsageGB),
-		metricDiskUsagePercent:         newMetricDiskUsagePercent(mbc.Metrics.DiskUsagePercent),
-		metricMemoryUsed:               newMetricMemoryUsed(mbc.Metrics.MemoryUsed),
-		metricMemoryUsedPercent:        newMetricMemoryUsedPercent(mbc.Metrics.MemoryUsedPercent),
-		metricMemoryPercent:            newMetricMemoryPercent(mbc.Metrics.MemoryPercent),
-		metricNetworkRecv:              newMetricNetworkRecv(mbc.Metrics.NetworkRecv),
-		metricNetworkSent:              newMetricNetworkSent(mbc.Metrics.NetworkSent),
-		metricProcCPUThreads:           newMetricProcCPUThreads(mbc.Metrics.ProcCPUThreads),
-		metricProcMemoryAvailableMB:    newMetricProcMemoryAvailableMB(mbc.Metrics.ProcMemoryAvailableMB),
-		metricProcMemoryPercent:        newMetricProcMemoryPercent(mbc.Metrics.ProcMemoryPercent),
-		metricProcMemoryRssMB:          newMetricProcMemoryRssMB(mbc.Metrics.ProcMemoryRssMB),
-		metricSwapUsed:                 newMetricSwapUsed(mbc.Metrics.SwapUsed),
-		metricSwapUsedPercent:          newMetricSwapUsedPercent(mbc.Metrics.SwapUsedPercent),
-		resourceAttributeIncludeFilter: make(map[string]filter.Filter),
-		resourceAttributeExcludeFilter: make(map[string]filter.Filter),
+		config:                                              mbc,
+		startTime:                                           pcommon.NewTimestampFromTime(time.Now()),
+		metricsBuffer:                                       pmetric.NewMetrics(),
+		buildInfo:                                           settings.BuildInfo,
+		metricAnePower:                                      newMetricAnePower(mbc.Metrics.AnePower),
+		metricCPU:                                           newMetricCPU(mbc.Metrics.CPU),
+		metricCPUAvgTemp:                                    newMetricCPUAvgTemp(mbc.Metrics.CPUAvgTemp),
+		metricCPUCPUPercent:                                 newMetricCPUCPUPercent(mbc.Metrics.CPUCPUPercent),
+		metricCPUEcpuFreq:                                   newMetricCPUEcpuFreq(mbc.Metrics.CPUEcpuFreq),
+		metricCPUEcpuPercent:                                newMetricCPUEcpuPercent(mbc.Metrics.CPUEcpuPercent),
+		metricCPUPcpuFreq:                                   newMetricCPUPcpuFreq(mbc.Metrics.CPUPcpuFreq),
+		metricCPUPcpuPercent:                                newMetricCPUPcpuPercent(mbc.Metrics.CPUPcpuPercent),
+		metricCPUPowerWatts:                                 newMetricCPUPowerWatts(mbc.Metrics.CPUPowerWatts),
+		metricDisk:                                          newMetricDisk(mbc.Metrics.Disk),
+		metricDiskDeviceIn:                                  newMetricDiskDeviceIn(mbc.Metrics.DiskDeviceIn),
+		metricDiskDeviceOut:                                 newMetricDiskDeviceOut(mbc.Metrics.DiskDeviceOut),
+		metricDiskIn:                                        newMetricDiskIn(mbc.Metrics.DiskIn),
+		metricDiskOut:                                       newMetricDiskOut(mbc.Metrics.DiskOut),
+		metricDiskUsageGB:                                   newMetricDiskUsageGB(mbc.Metrics.DiskUsageGB),
+		metricDiskUsagePercent:                              newMetricDiskUsagePercent(mbc.Metrics.DiskUsagePercent),
+		metricGpuClockEventActive:                           newMetricGpuClockEventActive(mbc.Metrics.GpuClockEventActive),
+		metricGpuCorrectedMemoryErrors:                      newMetricGpuCorrectedMemoryErrors(mbc.Metrics.GpuCorrectedMemoryErrors),
+		metricGpuDramActive:                                 newMetricGpuDramActive(mbc.Metrics.GpuDramActive),
+		metricGpuEncoderUtilization:                         newMetricGpuEncoderUtilization(mbc.Metrics.GpuEncoderUtilization),
+		metricGpuEnergy:                                     newMetricGpuEnergy(mbc.Metrics.GpuEnergy),
+		metricGpuEnforcedPowerLimitWatts:                    newMetricGpuEnforcedPowerLimitWatts(mbc.Metrics.GpuEnforcedPowerLimitWatts),
+		metricGpuFanSpeed:                                   newMetricGpuFanSpeed(mbc.Metrics.GpuFanSpeed),
+		metricGpuFreq:                                       newMetricGpuFreq(mbc.Metrics.GpuFreq),
+		metricGpuGpu:                                        newMetricGpuGpu(mbc.Metrics.GpuGpu),
+		metricGpuGraphicsClock:                              newMetricGpuGraphicsClock(mbc.Metrics.GpuGraphicsClock),
+		metricGpuMaxOpTemp:                                  newMetricGpuMaxOpTemp(mbc.Metrics.GpuMaxOpTemp),
+		metricGpuMaxPcieLinkGen:                             newMetricGpuMaxPcieLinkGen(mbc.Metrics.GpuMaxPcieLinkGen),
+		metricGpuMaxPcieLinkWidth:                           newMetricGpuMaxPcieLinkWidth(mbc.Metrics.GpuMaxPcieLinkWidth),
+		metricGpuMemory:                                     newMetricGpuMemory(mbc.Metrics.GpuMemory),
+		metricGpuMemoryAllocated:                            newMetricGpuMemoryAllocated(mbc.Metrics.GpuMemoryAllocated),
+		metricGpuMemoryAllocatedBytes:                       newMetricGpuMemoryAllocatedBytes(mbc.Metrics.GpuMemoryAllocatedBytes),
+		metricGpuMemoryClock:                                newMetricGpuMemoryClock(mbc.Metrics.GpuMemoryClock),
+		metricGpuMemoryFree:                                 newMetricGpuMemoryFree(mbc.Metrics.GpuMemoryFree),
+		metricGpuMemoryMaxOpTemp:                            newMetricGpuMemoryMaxOpTemp(mbc.Metrics.GpuMemoryMaxOpTemp),
+		metricGpuMemoryOverDrive:                            newMetricGpuMemoryOverDrive(mbc.Metrics.GpuMemoryOverDrive),
+		metricGpuMemoryReadWriteActivity:                    newMetricGpuMemoryReadWriteActivity(mbc.Metrics.GpuMemoryReadWriteActivity),
+		metricGpuMemoryTemp:                                 newMetricGpuMemoryTemp(mbc.Metrics.GpuMemoryTemp),
+		metricGpuMemoryTotal:                                newMetricGpuMemoryTotal(mbc.Metrics.GpuMemoryTotal),
+		metricGpuMemoryUsed:                                 newMetricGpuMemoryUsed(mbc.Metrics.GpuMemoryUsed),
+		metricGpuMigDramActive:                              newMetricGpuMigDramActive(mbc.Metrics.GpuMigDramActive),
+		metricGpuMigMemoryAllocated:                         newMetricGpuMigMemoryAllocated(mbc.Metrics.GpuMigMemoryAllocated),
+		metricGpuMigMemoryAllocatedBytes:                    newMetricGpuMigMemoryAllocatedBytes(mbc.Metrics.GpuMigMemoryAllocatedBytes),
+		metricGpuMigMemoryTotal:                             newMetricGpuMigMemoryTotal(mbc.Metrics.GpuMigMemoryTotal),
+		metricGpuMigPipeFp16Active:                          newMetricGpuMigPipeFp16Active(mbc.Metrics.GpuMigPipeFp16Active),
+		metricGpuMigPipeFp32Active:                          newMetricGpuMigPipeFp32Active(mbc.Metrics.GpuMigPipeFp32Active),
+		metricGpuMigPipeFp64Active:                          newMetricGpuMigPipeFp64Active(mbc.Metrics.GpuMigPipeFp64Active),
+		metricGpuMigPipeTensorActive:                        newMetricGpuMigPipeTensorActive(mbc.Metrics.GpuMigPipeTensorActive),
+		metricGpuMigPipeTensorHmmaActive:                    newMetricGpuMigPipeTensorHmmaActive(mbc.Metrics.GpuMigPipeTensorHmmaActive),
+		metricGpuMigSmActive:                                newMetricGpuMigSmActive(mbc.Metrics.GpuMigSmActive),
+		metricGpuMigSmOccupancy:                             newMetricGpuMigSmOccupancy(mbc.Metrics.GpuMigSmOccupancy),
+		metricGpuNvlinkRxBytes:                              newMetricGpuNvlinkRxBytes(mbc.Metrics.GpuNvlinkRxBytes),
+		metricGpuNvlinkTxBytes:                              newMetricGpuNvlinkTxBytes(mbc.Metrics.GpuNvlinkTxBytes),
+		metricGpuPcieLinkGen:                                newMetricGpuPcieLinkGen(mbc.Metrics.GpuPcieLinkGen),
+		metricGpuPcieLinkSpeed:                              newMetricGpuPcieLinkSpeed(mbc.Metrics.GpuPcieLinkSpeed),
+		metricGpuPcieLinkWidth:                              newMetricGpuPcieLinkWidth(mbc.Metrics.GpuPcieLinkWidth),
+		metricGpuPcieReplays:                                newMetricGpuPcieReplays(mbc.Metrics.GpuPcieReplays),
+		metricGpuPcieRxBytes:                                newMetricGpuPcieRxBytes(mbc.Metrics.GpuPcieRxBytes),
+		metricGpuPcieTxBytes:                                newMetricGpuPcieTxBytes(mbc.Metrics.GpuPcieTxBytes),
+		metricGpuPipeFp16Active:                             newMetricGpuPipeFp16Active(mbc.Metrics.GpuPipeFp16Active),
+		metricGpuPipeFp32Active:                             newMetricGpuPipeFp32Active(mbc.Metrics.GpuPipeFp32Active),
+		metricGpuPipeFp64Active:                             newMetricGpuPipeFp64Active(mbc.Metrics.GpuPipeFp64Active),
+		metricGpuPipeTensorActive:                           newMetricGpuPipeTensorActive(mbc.Metrics.GpuPipeTensorActive),
+		metricGpuPipeTensorHmmaActive:                       newMetricGpuPipeTensorHmmaActive(mbc.Metrics.GpuPipeTensorHmmaActive),
+		metricGpuPowerPercent:                               newMetricGpuPowerPercent(mbc.Metrics.GpuPowerPercent),
+		metricGpuPowerWatts:                                 newMetricGpuPowerWatts(mbc.Metrics.GpuPowerWatts),
+		metricGpuProcessCorrectedMemoryErrors:               newMetricGpuProcessCorrectedMemoryErrors(mbc.Metrics.GpuProcessCorrectedMemoryErrors),
+		metricGpuProcessEncoderUtilization:                  newMetricGpuProcessEncoderUtilization(mbc.Metrics.GpuProcessEncoderUtilization),
+		metricGpuProcessEnforcedPowerLimitWatts:             newMetricGpuProcessEnforcedPowerLimitWatts(mbc.Metrics.GpuProcessEnforcedPowerLimitWatts),
+		metricGpuProcessGpu:                                 newMetricGpuProcessGpu(mbc.Metrics.GpuProcessGpu),
+		metricGpuProcessGraphicsClock:                       newMetricGpuProcessGraphicsClock(mbc.Metrics.GpuProcessGraphicsClock),
+		metricGpuProcessMemory:                              newMetricGpuProcessMemory(mbc.Metrics.GpuProcessMemory),
+		metricGpuProcessMemoryAllocated:                     newMetricGpuProcessMemoryAllocated(mbc.Metrics.GpuProcessMemoryAllocated),
+		metricGpuProcessMemoryAllocatedBytes:                newMetricGpuProcessMemoryAllocatedBytes(mbc.Metrics.GpuProcessMemoryAllocatedBytes),
+		metricGpuProcessMemoryClock:                         newMetricGpuProcessMemoryClock(mbc.Metrics.GpuProcessMemoryClock),
+		metricGpuProcessMemoryOverDrive:                     newMetricGpuProcessMemoryOverDrive(mbc.Metrics.GpuProcessMemoryOverDrive),
+		metricGpuProcessMemoryReadWriteActivity:             newMetricGpuProcessMemoryReadWriteActivity(mbc.Metrics.GpuProcessMemoryReadWriteActivity),
+		metricGpuProcessMemoryUsedBytes:                     newMetricGpuProcessMemoryUsedBytes(mbc.Metrics.GpuProcessMemoryUsedBytes),
+		metricGpuProcessPowerPercent:                        newMetricGpuProcessPowerPercent(mbc.Metrics.GpuProcessPowerPercent),
+		metricGpuProcessPowerWatts:                          newMetricGpuProcessPowerWatts(mbc.Metrics.GpuProcessPowerWatts),
+		metricGpuProcessSmClock:                             newMetricGpuProcessSmClock(mbc.Metrics.GpuProcessSmClock),
+		metricGpuProcessTemp:                                newMetricGpuProcessTemp(mbc.Metrics.GpuProcessTemp),
+		metricGpuProcessUnCorrectedMemoryErrors:             newMetricGpuProcessUnCorrectedMemoryErrors(mbc.Metrics.GpuProcessUnCorrectedMemoryErrors),
+		metricGpuRecoveryCount:                              newMetricGpuRecoveryCount(mbc.Metrics.GpuRecoveryCount),
+		metricGpuRemappedRows:                               newMetricGpuRemappedRows(mbc.Metrics.GpuRemappedRows),
+		metricGpuRetiredPages:                               newMetricGpuRetiredPages(mbc.Metrics.GpuRetiredPages),
+		metricGpuRetiredPagesPending:                        newMetricGpuRetiredPagesPending(mbc.Metrics.GpuRetiredPagesPending),
+		metricGpuRowRemapFailed:                             newMetricGpuRowRemapFailed(mbc.Metrics.GpuRowRemapFailed),
+		metricGpuRowRemapPending:                            newMetricGpuRowRemapPending(mbc.Metrics.GpuRowRemapPending),
+		metricGpuSensorTemp:                                 newMetricGpuSensorTemp(mbc.Metrics.GpuSensorTemp),
+		metricGpuSmActive:                                   newMetricGpuSmActive(mbc.Metrics.GpuSmActive),
+		metricGpuSmClock:                                    newMetricGpuSmClock(mbc.Metrics.GpuSmClock),
+		metricGpuSmOccupancy:                                newMetricGpuSmOccupancy(mbc.Metrics.GpuSmOccupancy),
+		metricGpuTemp:                                       newMetricGpuTemp(mbc.Metrics.GpuTemp),
+		metricGpuTotalEnergyConsumption:                     newMetricGpuTotalEnergyConsumption(mbc.Metrics.GpuTotalEnergyConsumption),
+		metricGpuUnCorrectedMemoryErrors:                    newMetricGpuUnCorrectedMemoryErrors(mbc.Metrics.GpuUnCorrectedMemoryErrors),
+		metricGpuXidErrors:                                  newMetricGpuXidErrors(mbc.Metrics.GpuXidErrors),
+		metricIpuAverageBoardTemp:                           newMetricIpuAverageBoardTemp(mbc.Metrics.IpuAverageBoardTemp),
+		metricIpuAverageDieTemp:                             newMetricIpuAverageDieTemp(mbc.Metrics.IpuAverageDieTemp),
+		metricIpuClock:                                      newMetricIpuClock(mbc.Metrics.IpuClock),
+		metricIpuLinkSpeed:                                  newMetricIpuLinkSpeed(mbc.Metrics.IpuLinkSpeed),
+		metricIpuPower:                                      newMetricIpuPower(mbc.Metrics.IpuPower),
+		metricIpuSessionUtilisation:                         newMetricIpuSessionUtilisation(mbc.Metrics.IpuSessionUtilisation),
+		metricIpuTotalBoardPower:                            newMetricIpuTotalBoardPower(mbc.Metrics.IpuTotalBoardPower),
+		metricIpuUtilisation:                                newMetricIpuUtilisation(mbc.Metrics.IpuUtilisation),
+		metricMemoryUsed:                                    newMetricMemoryUsed(mbc.Metrics.MemoryUsed),
+		metricMemoryUsedPercent:                             newMetricMemoryUsedPercent(mbc.Metrics.MemoryUsedPercent),
+		metricMemoryPercent:                                 newMetricMemoryPercent(mbc.Metrics.MemoryPercent),
+		metricNetworkRecv:                                   newMetricNetworkRecv(mbc.Metrics.NetworkRecv),
+		metricNetworkSent:                                   newMetricNetworkSent(mbc.Metrics.NetworkSent),
+		metricProcCPUThreads:                                newMetricProcCPUThreads(mbc.Metrics.ProcCPUThreads),
+		metricProcMemoryAvailableMB:                         newMetricProcMemoryAvailableMB(mbc.Metrics.ProcMemoryAvailableMB),
+		metricProcMemoryPercent:                             newMetricProcMemoryPercent(mbc.Metrics.ProcMemoryPercent),
+		metricProcMemoryRssMB:                               newMetricProcMemoryRssMB(mbc.Metrics.ProcMemoryRssMB),
+		metricSwapUsed:                                      newMetricSwapUsed(mbc.Metrics.SwapUsed),
+		metricSwapUsedPercent:                               newMetricSwapUsedPercent(mbc.Metrics.SwapUsedPercent),
+		metricSystemPowerWatts:                              newMetricSystemPowerWatts(mbc.Metrics.SystemPowerWatts),
+		metricTpuBufferTransferLatency:                      newMetricTpuBufferTransferLatency(mbc.Metrics.TpuBufferTransferLatency),
+		metricTpuCollectiveE2ELatency:                       newMetricTpuCollectiveE2ELatency(mbc.Metrics.TpuCollectiveE2ELatency),
+		metricTpuDeviceToHostTransferLatency:                newMetricTpuDeviceToHostTransferLatency(mbc.Metrics.TpuDeviceToHostTransferLatency),
+		metricTpuDutyCycle:                                  newMetricTpuDutyCycle(mbc.Metrics.TpuDutyCycle),
+		metricTpuGrpcTCPDeliveryRate:                        newMetricTpuGrpcTCPDeliveryRate(mbc.Metrics.TpuGrpcTCPDeliveryRate),
+		metricTpuGrpcTCPMinRtt:                              newMetricTpuGrpcTCPMinRtt(mbc.Metrics.TpuGrpcTCPMinRtt),
+		metricTpuHbmCapacityTotal:                           newMetricTpuHbmCapacityTotal(mbc.Metrics.TpuHbmCapacityTotal),
+		metricTpuHbmCapacityUsage:                           newMetricTpuHbmCapacityUsage(mbc.Metrics.TpuHbmCapacityUsage),
+		metricTpuHbmMemoryUsage:                             newMetricTpuHbmMemoryUsage(mbc.Metrics.TpuHbmMemoryUsage),
+		metricTpuHloExecTiming:                              newMetricTpuHloExecTiming(mbc.Metrics.TpuHloExecTiming),
+		metricTpuHloQueueSize:                               newMetricTpuHloQueueSize(mbc.Metrics.TpuHloQueueSize),
+		metricTpuHostComputeLatency:                         newMetricTpuHostComputeLatency(mbc.Metrics.TpuHostComputeLatency),
+		metricTpuHostToDeviceTransferLatency:                newMetricTpuHostToDeviceTransferLatency(mbc.Metrics.TpuHostToDeviceTransferLatency),
+		metricTpuIciLinkHealth:                              newMetricTpuIciLinkHealth(mbc.Metrics.TpuIciLinkHealth),
+		metricTpuInboundBufferTransferLatency:               newMetricTpuInboundBufferTransferLatency(mbc.Metrics.TpuInboundBufferTransferLatency),
+		metricTpuRuntimeHbmUtilization:                      newMetricTpuRuntimeHbmUtilization(mbc.Metrics.TpuRuntimeHbmUtilization),
+		metricTpuTensorcoreIdleDuration:                     newMetricTpuTensorcoreIdleDuration(mbc.Metrics.TpuTensorcoreIdleDuration),
+		metricTpuTensorcoreUtilization:                      newMetricTpuTensorcoreUtilization(mbc.Metrics.TpuTensorcoreUtilization),
+		metricTpuThrottleScore:                              newMetricTpuThrottleScore(mbc.Metrics.TpuThrottleScore),
+		metricTrnExecutionErrors:                            newMetricTrnExecutionErrors(mbc.Metrics.TrnExecutionErrors),
+		metricTrnExecutionLatency:                           newMetricTrnExecutionLatency(mbc.Metrics.TrnExecutionLatency),
+		metricTrnExecutionStatus:                            newMetricTrnExecutionStatus(mbc.Metrics.TrnExecutionStatus),
+		metricTrnHostTotalMemoryUsage:                       newMetricTrnHostTotalMemoryUsage(mbc.Metrics.TrnHostTotalMemoryUsage),
+		metricTrnHostTotalMemoryUsageApplicationMemory:      newMetricTrnHostTotalMemoryUsageApplicationMemory(mbc.Metrics.TrnHostTotalMemoryUsageApplicationMemory),
+		metricTrnHostTotalMemoryUsageCollectives:            newMetricTrnHostTotalMemoryUsageCollectives(mbc.Metrics.TrnHostTotalMemoryUsageCollectives),
+		metricTrnHostTotalMemoryUsageConstants:              newMetricTrnHostTotalMemoryUsageConstants(mbc.Metrics.TrnHostTotalMemoryUsageConstants),
+		metricTrnHostTotalMemoryUsageDmaBuffers:             newMetricTrnHostTotalMemoryUsageDmaBuffers(mbc.Metrics.TrnHostTotalMemoryUsageDmaBuffers),
+		metricTrnHostTotalMemoryUsageDmaRings:               newMetricTrnHostTotalMemoryUsageDmaRings(mbc.Metrics.TrnHostTotalMemoryUsageDmaRings),
+		metricTrnHostTotalMemoryUsageDriverMemory:           newMetricTrnHostTotalMemoryUsageDriverMemory(mbc.Metrics.TrnHostTotalMemoryUsageDriverMemory),
+		metricTrnHostTotalMemoryUsageNonsharedScratchpad:    newMetricTrnHostTotalMemoryUsageNonsharedScratchpad(mbc.Metrics.TrnHostTotalMemoryUsageNonsharedScratchpad),
+		metricTrnHostTotalMemoryUsageNotifications:          newMetricTrnHostTotalMemoryUsageNotifications(mbc.Metrics.TrnHostTotalMemoryUsageNotifications),
+		metricTrnHostTotalMemoryUsageTensors:                newMetricTrnHostTotalMemoryUsageTensors(mbc.Metrics.TrnHostTotalMemoryUsageTensors),
+		metricTrnHostTotalMemoryUsageUncategorized:          newMetricTrnHostTotalMemoryUsageUncategorized(mbc.Metrics.TrnHostTotalMemoryUsageUncategorized),
+		metricTrnMemEccCorrected:                            newMetricTrnMemEccCorrected(mbc.Metrics.TrnMemEccCorrected),
+		metricTrnMemEccUncorrected:                          newMetricTrnMemEccUncorrected(mbc.Metrics.TrnMemEccUncorrected),
+		metricTrnNeuronDeviceTotalMemoryUsage:               newMetricTrnNeuronDeviceTotalMemoryUsage(mbc.Metrics.TrnNeuronDeviceTotalMemoryUsage),
+		metricTrnNeuroncoreMemoryUsageCollectives:           newMetricTrnNeuroncoreMemoryUsageCollectives(mbc.Metrics.TrnNeuroncoreMemoryUsageCollectives),
+		metricTrnNeuroncoreMemoryUsageConstants:             newMetricTrnNeuroncoreMemoryUsageConstants(mbc.Metrics.TrnNeuroncoreMemoryUsageConstants),
+		metricTrnNeuroncoreMemoryUsageDmaRings:              newMetricTrnNeuroncoreMemoryUsageDmaRings(mbc.Metrics.TrnNeuroncoreMemoryUsageDmaRings),
+		metricTrnNeuroncoreMemoryUsageDriverMemory:          newMetricTrnNeuroncoreMemoryUsageDriverMemory(mbc.Metrics.TrnNeuroncoreMemoryUsageDriverMemory),
+		metricTrnNeuroncoreMemoryUsageModelCode:             newMetricTrnNeuroncoreMemoryUsageModelCode(mbc.Metrics.TrnNeuroncoreMemoryUsageModelCode),
+		metricTrnNeuroncoreMemoryUsageModelSharedScratchpad: newMetricTrnNeuroncoreMemoryUsageModelSharedScratchpad(mbc.Metrics.TrnNeuroncoreMemoryUsageModelSharedScratchpad),
+		metricTrnNeuroncoreMemoryUsageNonsharedScratchpad:   newMetricTrnNeuroncoreMemoryUsageNonsharedScratchpad(mbc.Metrics.TrnNeuroncoreMemoryUsageNonsharedScratchpad),
+		metricTrnNeuroncoreMemoryUsageNotifications:         newMetricTrnNeuroncoreMemoryUsageNotifications(mbc.Metrics.TrnNeuroncoreMemoryUsageNotifications),
+		metricTrnNeuroncoreMemoryUsageRuntimeMemory:         newMetricTrnNeuroncoreMemoryUsageRuntimeMemory(mbc.Metrics.TrnNeuroncoreMemoryUsageRuntimeMemory),
+		metricTrnNeuroncoreMemoryUsageTensors:               newMetricTrnNeuroncoreMemoryUsageTensors(mbc.Metrics.TrnNeuroncoreMemoryUsageTensors),
+		metricTrnNeuroncoreMemoryUsageUncategorized:         newMetricTrnNeuroncoreMemoryUsageUncategorized(mbc.Metrics.TrnNeuroncoreMemoryUsageUncategorized),
+		metricTrnNeuroncoreUtilization:                      newMetricTrnNeuroncoreUtilization(mbc.Metrics.TrnNeuroncoreUtilization),
+		metricTrnSramEccCorrected:                           newMetricTrnSramEccCorrected(mbc.Metrics.TrnSramEccCorrected),
+		metricTrnSramEccUncorrected:                         newMetricTrnSramEccUncorrected(mbc.Metrics.TrnSramEccUncorrected),
+		resourceAttributeIncludeFilter:                      make(map[string]filter.Filter),
+		resourceAttributeExcludeFilter:                      make(map[string]filter.Filter),
 	}
 	if mbc.ResourceAttributes.HostName.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["host.name"] = filter.CreateFilter(mbc.ResourceAttributes.HostName.MetricsInclude)
@@ -1327,14 +10796,111 @@ func (mb *MetricsBuilder) EmitForResource(options ...ResourceMetricsOption) {
 	ils.Scope().SetName(ScopeName)
 	ils.Scope().SetVersion(mb.buildInfo.Version)
 	ils.Metrics().EnsureCapacity(mb.metricsCapacity)
+	mb.metricAnePower.emit(ils.Metrics())
 	mb.metricCPU.emit(ils.Metrics())
+	mb.metricCPUAvgTemp.emit(ils.Metrics())
 	mb.metricCPUCPUPercent.emit(ils.Metrics())
+	mb.metricCPUEcpuFreq.emit(ils.Metrics())
+	mb.metricCPUEcpuPercent.emit(ils.Metrics())
+	mb.metricCPUPcpuFreq.emit(ils.Metrics())
+	mb.metricCPUPcpuPercent.emit(ils.Metrics())
+	mb.metricCPUPowerWatts.emit(ils.Metrics())
+	mb.metricDisk.emit(ils.Metrics())
 	mb.metricDiskDeviceIn.emit(ils.Metrics())
 	mb.metricDiskDeviceOut.emit(ils.Metrics())
 	mb.metricDiskIn.emit(ils.Metrics())
 	mb.metricDiskOut.emit(ils.Metrics())
 	mb.metricDiskUsageGB.emit(ils.Metrics())
 	mb.metricDiskUsagePercent.emit(ils.Metrics())
+	mb.metricGpuClockEventActive.emit(ils.Metrics())
+	mb.metricGpuCorrectedMemoryErrors.emit(ils.Metrics())
+	mb.metricGpuDramActive.emit(ils.Metrics())
+	mb.metricGpuEncoderUtilization.emit(ils.Metrics())
+	mb.metricGpuEnergy.emit(ils.Metrics())
+	mb.metricGpuEnforcedPowerLimitWatts.emit(ils.Metrics())
+	mb.metricGpuFanSpeed.emit(ils.Metrics())
+	mb.metricGpuFreq.emit(ils.Metrics())
+	mb.metricGpuGpu.emit(ils.Metrics())
+	mb.metricGpuGraphicsClock.emit(ils.Metrics())
+	mb.metricGpuMaxOpTemp.emit(ils.Metrics())
+	mb.metricGpuMaxPcieLinkGen.emit(ils.Metrics())
+	mb.metricGpuMaxPcieLinkWidth.emit(ils.Metrics())
+	mb.metricGpuMemory.emit(ils.Metrics())
+	mb.metricGpuMemoryAllocated.emit(ils.Metrics())
+	mb.metricGpuMemoryAllocatedBytes.emit(ils.Metrics())
+	mb.metricGpuMemoryClock.emit(ils.Metrics())
+	mb.metricGpuMemoryFree.emit(ils.Metrics())
+	mb.metricGpuMemoryMaxOpTemp.emit(ils.Metrics())
+	mb.metricGpuMemoryOverDrive.emit(ils.Metrics())
+	mb.metricGpuMemoryReadWriteActivity.emit(ils.Metrics())
+	mb.metricGpuMemoryTemp.emit(ils.Metrics())
+	mb.metricGpuMemoryTotal.emit(ils.Metrics())
+	mb.metricGpuMemoryUsed.emit(ils.Metrics())
+	mb.metricGpuMigDramActive.emit(ils.Metrics())
+	mb.metricGpuMigMemoryAllocated.emit(ils.Metrics())
+	mb.metricGpuMigMemoryAllocatedBytes.emit(ils.Metrics())
+	mb.metricGpuMigMemoryTotal.emit(ils.Metrics())
+	mb.metricGpuMigPipeFp16Active.emit(ils.Metrics())
+	mb.metricGpuMigPipeFp32Active.emit(ils.Metrics())
+	mb.metricGpuMigPipeFp64Active.emit(ils.Metrics())
+	mb.metricGpuMigPipeTensorActive.emit(ils.Metrics())
+	mb.metricGpuMigPipeTensorHmmaActive.emit(ils.Metrics())
+	mb.metricGpuMigSmActive.emit(ils.Metrics())
+	mb.metricGpuMigSmOccupancy.emit(ils.Metrics())
+	mb.metricGpuNvlinkRxBytes.emit(ils.Metrics())
+	mb.metricGpuNvlinkTxBytes.emit(ils.Metrics())
+	mb.metricGpuPcieLinkGen.emit(ils.Metrics())
+	mb.metricGpuPcieLinkSpeed.emit(ils.Metrics())
+	mb.metricGpuPcieLinkWidth.emit(ils.Metrics())
+	mb.metricGpuPcieReplays.emit(ils.Metrics())
+	mb.metricGpuPcieRxBytes.emit(ils.Metrics())
+	mb.metricGpuPcieTxBytes.emit(ils.Metrics())
+	mb.metricGpuPipeFp16Active.emit(ils.Metrics())
+	mb.metricGpuPipeFp32Active.emit(ils.Metrics())
+	mb.metricGpuPipeFp64Active.emit(ils.Metrics())
+	mb.metricGpuPipeTensorActive.emit(ils.Metrics())
+	mb.metricGpuPipeTensorHmmaActive.emit(ils.Metrics())
+	mb.metricGpuPowerPercent.emit(ils.Metrics())
+	mb.metricGpuPowerWatts.emit(ils.Metrics())
+	mb.metricGpuProcessCorrectedMemoryErrors.emit(ils.Metrics())
+	mb.metricGpuProcessEncoderUtilization.emit(ils.Metrics())
+	mb.metricGpuProcessEnforcedPowerLimitWatts.emit(ils.Metrics())
+	mb.metricGpuProcessGpu.emit(ils.Metrics())
+	mb.metricGpuProcessGraphicsClock.emit(ils.Metrics())
+	mb.metricGpuProcessMemory.emit(ils.Metrics())
+	mb.metricGpuProcessMemoryAllocated.emit(ils.Metrics())
+	mb.metricGpuProcessMemoryAllocatedBytes.emit(ils.Metrics())
+	mb.metricGpuProcessMemoryClock.emit(ils.Metrics())
+	mb.metricGpuProcessMemoryOverDrive.emit(ils.Metrics())
+	mb.metricGpuProcessMemoryReadWriteActivity.emit(ils.Metrics())
+	mb.metricGpuProcessMemoryUsedBytes.emit(ils.Metrics())
+	mb.metricGpuProcessPowerPercent.emit(ils.Metrics())
+	mb.metricGpuProcessPowerWatts.emit(ils.Metrics())
+	mb.metricGpuProcessSmClock.emit(ils.Metrics())
+	mb.metricGpuProcessTemp.emit(ils.Metrics())
+	mb.metricGpuProcessUnCorrectedMemoryErrors.emit(ils.Metrics())
+	mb.metricGpuRecoveryCount.emit(ils.Metrics())
+	mb.metricGpuRemappedRows.emit(ils.Metrics())
+	mb.metricGpuRetiredPages.emit(ils.Metrics())
+	mb.metricGpuRetiredPagesPending.emit(ils.Metrics())
+	mb.metricGpuRowRemapFailed.emit(ils.Metrics())
+	mb.metricGpuRowRemapPending.emit(ils.Metrics())
+	mb.metricGpuSensorTemp.emit(ils.Metrics())
+	mb.metricGpuSmActive.emit(ils.Metrics())
+	mb.metricGpuSmClock.emit(ils.Metrics())
+	mb.metricGpuSmOccupancy.emit(ils.Metrics())
+	mb.metricGpuTemp.emit(ils.Metrics())
+	mb.metricGpuTotalEnergyConsumption.emit(ils.Metrics())
+	mb.metricGpuUnCorrectedMemoryErrors.emit(ils.Metrics())
+	mb.metricGpuXidErrors.emit(ils.Metrics())
+	mb.metricIpuAverageBoardTemp.emit(ils.Metrics())
+	mb.metricIpuAverageDieTemp.emit(ils.Metrics())
+	mb.metricIpuClock.emit(ils.Metrics())
+	mb.metricIpuLinkSpeed.emit(ils.Metrics())
+	mb.metricIpuPower.emit(ils.Metrics())
+	mb.metricIpuSessionUtilisation.emit(ils.Metrics())
+	mb.metricIpuTotalBoardPower.emit(ils.Metrics())
+	mb.metricIpuUtilisation.emit(ils.Metrics())
 	mb.metricMemoryUsed.emit(ils.Metrics())
 	mb.metricMemoryUsedPercent.emit(ils.Metrics())
 	mb.metricMemoryPercent.emit(ils.Metrics())
@@ -1346,6 +10912,57 @@ func (mb *MetricsBuilder) EmitForResource(options ...ResourceMetricsOption) {
 	mb.metricProcMemoryRssMB.emit(ils.Metrics())
 	mb.metricSwapUsed.emit(ils.Metrics())
 	mb.metricSwapUsedPercent.emit(ils.Metrics())
+	mb.metricSystemPowerWatts.emit(ils.Metrics())
+	mb.metricTpuBufferTransferLatency.emit(ils.Metrics())
+	mb.metricTpuCollectiveE2ELatency.emit(ils.Metrics())
+	mb.metricTpuDeviceToHostTransferLatency.emit(ils.Metrics())
+	mb.metricTpuDutyCycle.emit(ils.Metrics())
+	mb.metricTpuGrpcTCPDeliveryRate.emit(ils.Metrics())
+	mb.metricTpuGrpcTCPMinRtt.emit(ils.Metrics())
+	mb.metricTpuHbmCapacityTotal.emit(ils.Metrics())
+	mb.metricTpuHbmCapacityUsage.emit(ils.Metrics())
+	mb.metricTpuHbmMemoryUsage.emit(ils.Metrics())
+	mb.metricTpuHloExecTiming.emit(ils.Metrics())
+	mb.metricTpuHloQueueSize.emit(ils.Metrics())
+	mb.metricTpuHostComputeLatency.emit(ils.Metrics())
+	mb.metricTpuHostToDeviceTransferLatency.emit(ils.Metrics())
+	mb.metricTpuIciLinkHealth.emit(ils.Metrics())
+	mb.metricTpuInboundBufferTransferLatency.emit(ils.Metrics())
+	mb.metricTpuRuntimeHbmUtilization.emit(ils.Metrics())
+	mb.metricTpuTensorcoreIdleDuration.emit(ils.Metrics())
+	mb.metricTpuTensorcoreUtilization.emit(ils.Metrics())
+	mb.metricTpuThrottleScore.emit(ils.Metrics())
+	mb.metricTrnExecutionErrors.emit(ils.Metrics())
+	mb.metricTrnExecutionLatency.emit(ils.Metrics())
+	mb.metricTrnExecutionStatus.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsage.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageApplicationMemory.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageCollectives.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageConstants.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageDmaBuffers.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageDmaRings.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageDriverMemory.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageNonsharedScratchpad.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageNotifications.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageTensors.emit(ils.Metrics())
+	mb.metricTrnHostTotalMemoryUsageUncategorized.emit(ils.Metrics())
+	mb.metricTrnMemEccCorrected.emit(ils.Metrics())
+	mb.metricTrnMemEccUncorrected.emit(ils.Metrics())
+	mb.metricTrnNeuronDeviceTotalMemoryUsage.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageCollectives.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageConstants.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageDmaRings.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageDriverMemory.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageModelCode.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageModelSharedScratchpad.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageNonsharedScratchpad.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageNotifications.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageRuntimeMemory.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageTensors.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreMemoryUsageUncategorized.emit(ils.Metrics())
+	mb.metricTrnNeuroncoreUtilization.emit(ils.Metrics())
+	mb.metricTrnSramEccCorrected.emit(ils.Metrics())
+	mb.metricTrnSramEccUncorrected.emit(ils.Metrics())
 
 	for _, op := range options {
 		op.apply(rm)
@@ -1377,14 +10994,54 @@ func (mb *MetricsBuilder) Emit(options ...ResourceMetricsOption) pmetric.Metrics
 	return metrics
 }
 
+// RecordAnePowerDataPoint adds a data point to ane.power metric.
+func (mb *MetricsBuilder) RecordAnePowerDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricAnePower.recordDataPoint(mb.startTime, ts, val)
+}
+
 // RecordCPUDataPoint adds a data point to cpu metric.
 func (mb *MetricsBuilder) RecordCPUDataPoint(ts pcommon.Timestamp, val float64) {
 	mb.metricCPU.recordDataPoint(mb.startTime, ts, val)
 }
 
+// RecordCPUAvgTempDataPoint adds a data point to cpu.avg_temp metric.
+func (mb *MetricsBuilder) RecordCPUAvgTempDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCPUAvgTemp.recordDataPoint(mb.startTime, ts, val)
+}
+
 // RecordCPUCPUPercentDataPoint adds a data point to cpu.cpu_percent metric.
 func (mb *MetricsBuilder) RecordCPUCPUPercentDataPoint(ts pcommon.Timestamp, val float64, coreAttributeValue int64) {
 	mb.metricCPUCPUPercent.recordDataPoint(mb.startTime, ts, val, coreAttributeValue)
+}
+
+// RecordCPUEcpuFreqDataPoint adds a data point to cpu.ecpu_freq metric.
+func (mb *MetricsBuilder) RecordCPUEcpuFreqDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCPUEcpuFreq.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCPUEcpuPercentDataPoint adds a data point to cpu.ecpu_percent metric.
+func (mb *MetricsBuilder) RecordCPUEcpuPercentDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCPUEcpuPercent.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCPUPcpuFreqDataPoint adds a data point to cpu.pcpu_freq metric.
+func (mb *MetricsBuilder) RecordCPUPcpuFreqDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCPUPcpuFreq.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCPUPcpuPercentDataPoint adds a data point to cpu.pcpu_percent metric.
+func (mb *MetricsBuilder) RecordCPUPcpuPercentDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCPUPcpuPercent.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCPUPowerWattsDataPoint adds a data point to cpu.powerWatts metric.
+func (mb *MetricsBuilder) RecordCPUPowerWattsDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCPUPowerWatts.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordDiskDataPoint adds a data point to disk metric.
+func (mb *MetricsBuilder) RecordDiskDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricDisk.recordDataPoint(mb.startTime, ts, val)
 }
 
 // RecordDiskDeviceInDataPoint adds a data point to disk.device.in metric.
@@ -1415,6 +11072,451 @@ func (mb *MetricsBuilder) RecordDiskUsageGBDataPoint(ts pcommon.Timestamp, val f
 // RecordDiskUsagePercentDataPoint adds a data point to disk.usagePercent metric.
 func (mb *MetricsBuilder) RecordDiskUsagePercentDataPoint(ts pcommon.Timestamp, val float64, pathAttributeValue string) {
 	mb.metricDiskUsagePercent.recordDataPoint(mb.startTime, ts, val, pathAttributeValue)
+}
+
+// RecordGpuClockEventActiveDataPoint adds a data point to gpu.clockEventActive metric.
+func (mb *MetricsBuilder) RecordGpuClockEventActiveDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, clockEventReasonAttributeValue AttributeClockEventReason, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuClockEventActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, clockEventReasonAttributeValue.String(), gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuCorrectedMemoryErrorsDataPoint adds a data point to gpu.correctedMemoryErrors metric.
+func (mb *MetricsBuilder) RecordGpuCorrectedMemoryErrorsDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuCorrectedMemoryErrors.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuDramActiveDataPoint adds a data point to gpu.dramActive metric.
+func (mb *MetricsBuilder) RecordGpuDramActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuDramActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuEncoderUtilizationDataPoint adds a data point to gpu.encoderUtilization metric.
+func (mb *MetricsBuilder) RecordGpuEncoderUtilizationDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuEncoderUtilization.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuEnergyDataPoint adds a data point to gpu.energy metric.
+func (mb *MetricsBuilder) RecordGpuEnergyDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuEnergy.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuEnforcedPowerLimitWattsDataPoint adds a data point to gpu.enforcedPowerLimitWatts metric.
+func (mb *MetricsBuilder) RecordGpuEnforcedPowerLimitWattsDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuEnforcedPowerLimitWatts.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuFanSpeedDataPoint adds a data point to gpu.fanSpeed metric.
+func (mb *MetricsBuilder) RecordGpuFanSpeedDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuFanSpeed.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuFreqDataPoint adds a data point to gpu.freq metric.
+func (mb *MetricsBuilder) RecordGpuFreqDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuFreq.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuGpuDataPoint adds a data point to gpu.gpu metric.
+func (mb *MetricsBuilder) RecordGpuGpuDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuGpu.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuGraphicsClockDataPoint adds a data point to gpu.graphicsClock metric.
+func (mb *MetricsBuilder) RecordGpuGraphicsClockDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuGraphicsClock.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMaxOpTempDataPoint adds a data point to gpu.maxOpTemp metric.
+func (mb *MetricsBuilder) RecordGpuMaxOpTempDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMaxOpTemp.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMaxPcieLinkGenDataPoint adds a data point to gpu.maxPcieLinkGen metric.
+func (mb *MetricsBuilder) RecordGpuMaxPcieLinkGenDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMaxPcieLinkGen.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMaxPcieLinkWidthDataPoint adds a data point to gpu.maxPcieLinkWidth metric.
+func (mb *MetricsBuilder) RecordGpuMaxPcieLinkWidthDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMaxPcieLinkWidth.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryDataPoint adds a data point to gpu.memory metric.
+func (mb *MetricsBuilder) RecordGpuMemoryDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemory.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryAllocatedDataPoint adds a data point to gpu.memoryAllocated metric.
+func (mb *MetricsBuilder) RecordGpuMemoryAllocatedDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryAllocated.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryAllocatedBytesDataPoint adds a data point to gpu.memoryAllocatedBytes metric.
+func (mb *MetricsBuilder) RecordGpuMemoryAllocatedBytesDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryAllocatedBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryClockDataPoint adds a data point to gpu.memoryClock metric.
+func (mb *MetricsBuilder) RecordGpuMemoryClockDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryClock.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryFreeDataPoint adds a data point to gpu.memoryFree metric.
+func (mb *MetricsBuilder) RecordGpuMemoryFreeDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryFree.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryMaxOpTempDataPoint adds a data point to gpu.memoryMaxOpTemp metric.
+func (mb *MetricsBuilder) RecordGpuMemoryMaxOpTempDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryMaxOpTemp.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryOverDriveDataPoint adds a data point to gpu.memoryOverDrive metric.
+func (mb *MetricsBuilder) RecordGpuMemoryOverDriveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryOverDrive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryReadWriteActivityDataPoint adds a data point to gpu.memoryReadWriteActivity metric.
+func (mb *MetricsBuilder) RecordGpuMemoryReadWriteActivityDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryReadWriteActivity.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryTempDataPoint adds a data point to gpu.memoryTemp metric.
+func (mb *MetricsBuilder) RecordGpuMemoryTempDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryTemp.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryTotalDataPoint adds a data point to gpu.memoryTotal metric.
+func (mb *MetricsBuilder) RecordGpuMemoryTotalDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryTotal.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMemoryUsedDataPoint adds a data point to gpu.memoryUsed metric.
+func (mb *MetricsBuilder) RecordGpuMemoryUsedDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMemoryUsed.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigDramActiveDataPoint adds a data point to gpu.mig.dramActive metric.
+func (mb *MetricsBuilder) RecordGpuMigDramActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigDramActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigMemoryAllocatedDataPoint adds a data point to gpu.mig.memoryAllocated metric.
+func (mb *MetricsBuilder) RecordGpuMigMemoryAllocatedDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigMemoryAllocated.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigMemoryAllocatedBytesDataPoint adds a data point to gpu.mig.memoryAllocatedBytes metric.
+func (mb *MetricsBuilder) RecordGpuMigMemoryAllocatedBytesDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigMemoryAllocatedBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigMemoryTotalDataPoint adds a data point to gpu.mig.memoryTotal metric.
+func (mb *MetricsBuilder) RecordGpuMigMemoryTotalDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigMemoryTotal.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigPipeFp16ActiveDataPoint adds a data point to gpu.mig.pipeFp16Active metric.
+func (mb *MetricsBuilder) RecordGpuMigPipeFp16ActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigPipeFp16Active.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigPipeFp32ActiveDataPoint adds a data point to gpu.mig.pipeFp32Active metric.
+func (mb *MetricsBuilder) RecordGpuMigPipeFp32ActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigPipeFp32Active.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigPipeFp64ActiveDataPoint adds a data point to gpu.mig.pipeFp64Active metric.
+func (mb *MetricsBuilder) RecordGpuMigPipeFp64ActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigPipeFp64Active.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigPipeTensorActiveDataPoint adds a data point to gpu.mig.pipeTensorActive metric.
+func (mb *MetricsBuilder) RecordGpuMigPipeTensorActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigPipeTensorActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigPipeTensorHmmaActiveDataPoint adds a data point to gpu.mig.pipeTensorHmmaActive metric.
+func (mb *MetricsBuilder) RecordGpuMigPipeTensorHmmaActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigPipeTensorHmmaActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigSmActiveDataPoint adds a data point to gpu.mig.smActive metric.
+func (mb *MetricsBuilder) RecordGpuMigSmActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigSmActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuMigSmOccupancyDataPoint adds a data point to gpu.mig.smOccupancy metric.
+func (mb *MetricsBuilder) RecordGpuMigSmOccupancyDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuMigSmOccupancy.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuNvlinkRxBytesDataPoint adds a data point to gpu.nvlinkRxBytes metric.
+func (mb *MetricsBuilder) RecordGpuNvlinkRxBytesDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuNvlinkRxBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuNvlinkTxBytesDataPoint adds a data point to gpu.nvlinkTxBytes metric.
+func (mb *MetricsBuilder) RecordGpuNvlinkTxBytesDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuNvlinkTxBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPcieLinkGenDataPoint adds a data point to gpu.pcieLinkGen metric.
+func (mb *MetricsBuilder) RecordGpuPcieLinkGenDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPcieLinkGen.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPcieLinkSpeedDataPoint adds a data point to gpu.pcieLinkSpeed metric.
+func (mb *MetricsBuilder) RecordGpuPcieLinkSpeedDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPcieLinkSpeed.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPcieLinkWidthDataPoint adds a data point to gpu.pcieLinkWidth metric.
+func (mb *MetricsBuilder) RecordGpuPcieLinkWidthDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPcieLinkWidth.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPcieReplaysDataPoint adds a data point to gpu.pcieReplays metric.
+func (mb *MetricsBuilder) RecordGpuPcieReplaysDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPcieReplays.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPcieRxBytesDataPoint adds a data point to gpu.pcieRxBytes metric.
+func (mb *MetricsBuilder) RecordGpuPcieRxBytesDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPcieRxBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPcieTxBytesDataPoint adds a data point to gpu.pcieTxBytes metric.
+func (mb *MetricsBuilder) RecordGpuPcieTxBytesDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPcieTxBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPipeFp16ActiveDataPoint adds a data point to gpu.pipeFp16Active metric.
+func (mb *MetricsBuilder) RecordGpuPipeFp16ActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPipeFp16Active.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPipeFp32ActiveDataPoint adds a data point to gpu.pipeFp32Active metric.
+func (mb *MetricsBuilder) RecordGpuPipeFp32ActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPipeFp32Active.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPipeFp64ActiveDataPoint adds a data point to gpu.pipeFp64Active metric.
+func (mb *MetricsBuilder) RecordGpuPipeFp64ActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPipeFp64Active.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPipeTensorActiveDataPoint adds a data point to gpu.pipeTensorActive metric.
+func (mb *MetricsBuilder) RecordGpuPipeTensorActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPipeTensorActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPipeTensorHmmaActiveDataPoint adds a data point to gpu.pipeTensorHmmaActive metric.
+func (mb *MetricsBuilder) RecordGpuPipeTensorHmmaActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPipeTensorHmmaActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPowerPercentDataPoint adds a data point to gpu.powerPercent metric.
+func (mb *MetricsBuilder) RecordGpuPowerPercentDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPowerPercent.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuPowerWattsDataPoint adds a data point to gpu.powerWatts metric.
+func (mb *MetricsBuilder) RecordGpuPowerWattsDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuPowerWatts.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessCorrectedMemoryErrorsDataPoint adds a data point to gpu.process.correctedMemoryErrors metric.
+func (mb *MetricsBuilder) RecordGpuProcessCorrectedMemoryErrorsDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessCorrectedMemoryErrors.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessEncoderUtilizationDataPoint adds a data point to gpu.process.encoderUtilization metric.
+func (mb *MetricsBuilder) RecordGpuProcessEncoderUtilizationDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessEncoderUtilization.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessEnforcedPowerLimitWattsDataPoint adds a data point to gpu.process.enforcedPowerLimitWatts metric.
+func (mb *MetricsBuilder) RecordGpuProcessEnforcedPowerLimitWattsDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessEnforcedPowerLimitWatts.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessGpuDataPoint adds a data point to gpu.process.gpu metric.
+func (mb *MetricsBuilder) RecordGpuProcessGpuDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessGpu.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessGraphicsClockDataPoint adds a data point to gpu.process.graphicsClock metric.
+func (mb *MetricsBuilder) RecordGpuProcessGraphicsClockDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessGraphicsClock.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessMemoryDataPoint adds a data point to gpu.process.memory metric.
+func (mb *MetricsBuilder) RecordGpuProcessMemoryDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessMemory.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessMemoryAllocatedDataPoint adds a data point to gpu.process.memoryAllocated metric.
+func (mb *MetricsBuilder) RecordGpuProcessMemoryAllocatedDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessMemoryAllocated.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessMemoryAllocatedBytesDataPoint adds a data point to gpu.process.memoryAllocatedBytes metric.
+func (mb *MetricsBuilder) RecordGpuProcessMemoryAllocatedBytesDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessMemoryAllocatedBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessMemoryClockDataPoint adds a data point to gpu.process.memoryClock metric.
+func (mb *MetricsBuilder) RecordGpuProcessMemoryClockDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessMemoryClock.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessMemoryOverDriveDataPoint adds a data point to gpu.process.memoryOverDrive metric.
+func (mb *MetricsBuilder) RecordGpuProcessMemoryOverDriveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessMemoryOverDrive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessMemoryReadWriteActivityDataPoint adds a data point to gpu.process.memoryReadWriteActivity metric.
+func (mb *MetricsBuilder) RecordGpuProcessMemoryReadWriteActivityDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessMemoryReadWriteActivity.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessMemoryUsedBytesDataPoint adds a data point to gpu.process.memoryUsedBytes metric.
+func (mb *MetricsBuilder) RecordGpuProcessMemoryUsedBytesDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessMemoryUsedBytes.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessPowerPercentDataPoint adds a data point to gpu.process.powerPercent metric.
+func (mb *MetricsBuilder) RecordGpuProcessPowerPercentDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessPowerPercent.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessPowerWattsDataPoint adds a data point to gpu.process.powerWatts metric.
+func (mb *MetricsBuilder) RecordGpuProcessPowerWattsDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessPowerWatts.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessSmClockDataPoint adds a data point to gpu.process.smClock metric.
+func (mb *MetricsBuilder) RecordGpuProcessSmClockDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessSmClock.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessTempDataPoint adds a data point to gpu.process.temp metric.
+func (mb *MetricsBuilder) RecordGpuProcessTempDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessTemp.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuProcessUnCorrectedMemoryErrorsDataPoint adds a data point to gpu.process.unCorrectedMemoryErrors metric.
+func (mb *MetricsBuilder) RecordGpuProcessUnCorrectedMemoryErrorsDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuProcessUnCorrectedMemoryErrors.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuRecoveryCountDataPoint adds a data point to gpu.recoveryCount metric.
+func (mb *MetricsBuilder) RecordGpuRecoveryCountDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuRecoveryCount.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuRemappedRowsDataPoint adds a data point to gpu.remappedRows metric.
+func (mb *MetricsBuilder) RecordGpuRemappedRowsDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, causeAttributeValue AttributeCause, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuRemappedRows.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, causeAttributeValue.String(), gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuRetiredPagesDataPoint adds a data point to gpu.retiredPages metric.
+func (mb *MetricsBuilder) RecordGpuRetiredPagesDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, causeAttributeValue AttributeCause, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuRetiredPages.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, causeAttributeValue.String(), gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuRetiredPagesPendingDataPoint adds a data point to gpu.retiredPagesPending metric.
+func (mb *MetricsBuilder) RecordGpuRetiredPagesPendingDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuRetiredPagesPending.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuRowRemapFailedDataPoint adds a data point to gpu.rowRemapFailed metric.
+func (mb *MetricsBuilder) RecordGpuRowRemapFailedDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuRowRemapFailed.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuRowRemapPendingDataPoint adds a data point to gpu.rowRemapPending metric.
+func (mb *MetricsBuilder) RecordGpuRowRemapPendingDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuRowRemapPending.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuSensorTempDataPoint adds a data point to gpu.sensorTemp metric.
+func (mb *MetricsBuilder) RecordGpuSensorTempDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, tempSensorAttributeValue string, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuSensorTemp.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, tempSensorAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuSmActiveDataPoint adds a data point to gpu.smActive metric.
+func (mb *MetricsBuilder) RecordGpuSmActiveDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuSmActive.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuSmClockDataPoint adds a data point to gpu.smClock metric.
+func (mb *MetricsBuilder) RecordGpuSmClockDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuSmClock.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuSmOccupancyDataPoint adds a data point to gpu.smOccupancy metric.
+func (mb *MetricsBuilder) RecordGpuSmOccupancyDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuSmOccupancy.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuTempDataPoint adds a data point to gpu.temp metric.
+func (mb *MetricsBuilder) RecordGpuTempDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuTemp.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuTotalEnergyConsumptionDataPoint adds a data point to gpu.totalEnergyConsumption metric.
+func (mb *MetricsBuilder) RecordGpuTotalEnergyConsumptionDataPoint(ts pcommon.Timestamp, val float64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuTotalEnergyConsumption.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuUnCorrectedMemoryErrorsDataPoint adds a data point to gpu.unCorrectedMemoryErrors metric.
+func (mb *MetricsBuilder) RecordGpuUnCorrectedMemoryErrorsDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuUnCorrectedMemoryErrors.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordGpuXidErrorsDataPoint adds a data point to gpu.xidErrors metric.
+func (mb *MetricsBuilder) RecordGpuXidErrorsDataPoint(ts pcommon.Timestamp, val int64, gpuIndexAttributeValue int64, xidAttributeValue int64, gpuVendorAttributeValue AttributeGpuVendor, options ...MetricAttributeOption) {
+	mb.metricGpuXidErrors.recordDataPoint(mb.startTime, ts, val, gpuIndexAttributeValue, xidAttributeValue, gpuVendorAttributeValue.String(), options...)
+}
+
+// RecordIpuAverageBoardTempDataPoint adds a data point to ipu.averageBoardTemp metric.
+func (mb *MetricsBuilder) RecordIpuAverageBoardTempDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuAverageBoardTemp.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
+}
+
+// RecordIpuAverageDieTempDataPoint adds a data point to ipu.averageDieTemp metric.
+func (mb *MetricsBuilder) RecordIpuAverageDieTempDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuAverageDieTemp.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
+}
+
+// RecordIpuClockDataPoint adds a data point to ipu.clock metric.
+func (mb *MetricsBuilder) RecordIpuClockDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuClock.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
+}
+
+// RecordIpuLinkSpeedDataPoint adds a data point to ipu.linkSpeed metric.
+func (mb *MetricsBuilder) RecordIpuLinkSpeedDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuLinkSpeed.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
+}
+
+// RecordIpuPowerDataPoint adds a data point to ipu.power metric.
+func (mb *MetricsBuilder) RecordIpuPowerDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuPower.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
+}
+
+// RecordIpuSessionUtilisationDataPoint adds a data point to ipu.sessionUtilisation metric.
+func (mb *MetricsBuilder) RecordIpuSessionUtilisationDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuSessionUtilisation.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
+}
+
+// RecordIpuTotalBoardPowerDataPoint adds a data point to ipu.totalBoardPower metric.
+func (mb *MetricsBuilder) RecordIpuTotalBoardPowerDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuTotalBoardPower.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
+}
+
+// RecordIpuUtilisationDataPoint adds a data point to ipu.utilisation metric.
+func (mb *MetricsBuilder) RecordIpuUtilisationDataPoint(ts pcommon.Timestamp, val float64, deviceIDAttributeValue int64) {
+	mb.metricIpuUtilisation.recordDataPoint(mb.startTime, ts, val, deviceIDAttributeValue)
 }
 
 // RecordMemoryUsedDataPoint adds a data point to memory.used metric.
@@ -1470,6 +11572,261 @@ func (mb *MetricsBuilder) RecordSwapUsedDataPoint(ts pcommon.Timestamp, val int6
 // RecordSwapUsedPercentDataPoint adds a data point to swap.used_percent metric.
 func (mb *MetricsBuilder) RecordSwapUsedPercentDataPoint(ts pcommon.Timestamp, val float64) {
 	mb.metricSwapUsedPercent.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordSystemPowerWattsDataPoint adds a data point to system.powerWatts metric.
+func (mb *MetricsBuilder) RecordSystemPowerWattsDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricSystemPowerWatts.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTpuBufferTransferLatencyDataPoint adds a data point to tpu.bufferTransferLatency metric.
+func (mb *MetricsBuilder) RecordTpuBufferTransferLatencyDataPoint(ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue AttributeStat) {
+	mb.metricTpuBufferTransferLatency.recordDataPoint(mb.startTime, ts, val, labelAttributeValue, statAttributeValue.String())
+}
+
+// RecordTpuCollectiveE2ELatencyDataPoint adds a data point to tpu.collectiveE2ELatency metric.
+func (mb *MetricsBuilder) RecordTpuCollectiveE2ELatencyDataPoint(ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue AttributeStat) {
+	mb.metricTpuCollectiveE2ELatency.recordDataPoint(mb.startTime, ts, val, labelAttributeValue, statAttributeValue.String())
+}
+
+// RecordTpuDeviceToHostTransferLatencyDataPoint adds a data point to tpu.deviceToHostTransferLatency metric.
+func (mb *MetricsBuilder) RecordTpuDeviceToHostTransferLatencyDataPoint(ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue AttributeStat) {
+	mb.metricTpuDeviceToHostTransferLatency.recordDataPoint(mb.startTime, ts, val, labelAttributeValue, statAttributeValue.String())
+}
+
+// RecordTpuDutyCycleDataPoint adds a data point to tpu.dutyCycle metric.
+func (mb *MetricsBuilder) RecordTpuDutyCycleDataPoint(ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuDutyCycle.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuGrpcTCPDeliveryRateDataPoint adds a data point to tpu.grpcTcpDeliveryRate metric.
+func (mb *MetricsBuilder) RecordTpuGrpcTCPDeliveryRateDataPoint(ts pcommon.Timestamp, val float64, statAttributeValue AttributeStat) {
+	mb.metricTpuGrpcTCPDeliveryRate.recordDataPoint(mb.startTime, ts, val, statAttributeValue.String())
+}
+
+// RecordTpuGrpcTCPMinRttDataPoint adds a data point to tpu.grpcTcpMinRtt metric.
+func (mb *MetricsBuilder) RecordTpuGrpcTCPMinRttDataPoint(ts pcommon.Timestamp, val float64, statAttributeValue AttributeStat) {
+	mb.metricTpuGrpcTCPMinRtt.recordDataPoint(mb.startTime, ts, val, statAttributeValue.String())
+}
+
+// RecordTpuHbmCapacityTotalDataPoint adds a data point to tpu.hbmCapacityTotal metric.
+func (mb *MetricsBuilder) RecordTpuHbmCapacityTotalDataPoint(ts pcommon.Timestamp, val int64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuHbmCapacityTotal.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuHbmCapacityUsageDataPoint adds a data point to tpu.hbmCapacityUsage metric.
+func (mb *MetricsBuilder) RecordTpuHbmCapacityUsageDataPoint(ts pcommon.Timestamp, val int64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuHbmCapacityUsage.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuHbmMemoryUsageDataPoint adds a data point to tpu.hbmMemoryUsage metric.
+func (mb *MetricsBuilder) RecordTpuHbmMemoryUsageDataPoint(ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuHbmMemoryUsage.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuHloExecTimingDataPoint adds a data point to tpu.hloExecTiming metric.
+func (mb *MetricsBuilder) RecordTpuHloExecTimingDataPoint(ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue AttributeStat) {
+	mb.metricTpuHloExecTiming.recordDataPoint(mb.startTime, ts, val, labelAttributeValue, statAttributeValue.String())
+}
+
+// RecordTpuHloQueueSizeDataPoint adds a data point to tpu.hloQueueSize metric.
+func (mb *MetricsBuilder) RecordTpuHloQueueSizeDataPoint(ts pcommon.Timestamp, val int64, labelAttributeValue string) {
+	mb.metricTpuHloQueueSize.recordDataPoint(mb.startTime, ts, val, labelAttributeValue)
+}
+
+// RecordTpuHostComputeLatencyDataPoint adds a data point to tpu.hostComputeLatency metric.
+func (mb *MetricsBuilder) RecordTpuHostComputeLatencyDataPoint(ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue AttributeStat) {
+	mb.metricTpuHostComputeLatency.recordDataPoint(mb.startTime, ts, val, labelAttributeValue, statAttributeValue.String())
+}
+
+// RecordTpuHostToDeviceTransferLatencyDataPoint adds a data point to tpu.hostToDeviceTransferLatency metric.
+func (mb *MetricsBuilder) RecordTpuHostToDeviceTransferLatencyDataPoint(ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue AttributeStat) {
+	mb.metricTpuHostToDeviceTransferLatency.recordDataPoint(mb.startTime, ts, val, labelAttributeValue, statAttributeValue.String())
+}
+
+// RecordTpuIciLinkHealthDataPoint adds a data point to tpu.iciLinkHealth metric.
+func (mb *MetricsBuilder) RecordTpuIciLinkHealthDataPoint(ts pcommon.Timestamp, val int64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuIciLinkHealth.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuInboundBufferTransferLatencyDataPoint adds a data point to tpu.inboundBufferTransferLatency metric.
+func (mb *MetricsBuilder) RecordTpuInboundBufferTransferLatencyDataPoint(ts pcommon.Timestamp, val float64, labelAttributeValue string, statAttributeValue AttributeStat) {
+	mb.metricTpuInboundBufferTransferLatency.recordDataPoint(mb.startTime, ts, val, labelAttributeValue, statAttributeValue.String())
+}
+
+// RecordTpuRuntimeHbmUtilizationDataPoint adds a data point to tpu.runtimeHbmUtilization metric.
+func (mb *MetricsBuilder) RecordTpuRuntimeHbmUtilizationDataPoint(ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuRuntimeHbmUtilization.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuTensorcoreIdleDurationDataPoint adds a data point to tpu.tensorcoreIdleDuration metric.
+func (mb *MetricsBuilder) RecordTpuTensorcoreIdleDurationDataPoint(ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuTensorcoreIdleDuration.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuTensorcoreUtilizationDataPoint adds a data point to tpu.tensorcoreUtilization metric.
+func (mb *MetricsBuilder) RecordTpuTensorcoreUtilizationDataPoint(ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuTensorcoreUtilization.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTpuThrottleScoreDataPoint adds a data point to tpu.throttleScore metric.
+func (mb *MetricsBuilder) RecordTpuThrottleScoreDataPoint(ts pcommon.Timestamp, val float64, tpuIndexAttributeValue int64, options ...MetricAttributeOption) {
+	mb.metricTpuThrottleScore.recordDataPoint(mb.startTime, ts, val, tpuIndexAttributeValue, options...)
+}
+
+// RecordTrnExecutionErrorsDataPoint adds a data point to trn.execution_errors metric.
+func (mb *MetricsBuilder) RecordTrnExecutionErrorsDataPoint(ts pcommon.Timestamp, val int64, errorTypeAttributeValue AttributeErrorType) {
+	mb.metricTrnExecutionErrors.recordDataPoint(mb.startTime, ts, val, errorTypeAttributeValue.String())
+}
+
+// RecordTrnExecutionLatencyDataPoint adds a data point to trn.execution_latency metric.
+func (mb *MetricsBuilder) RecordTrnExecutionLatencyDataPoint(ts pcommon.Timestamp, val float64, latencyTypeAttributeValue AttributeLatencyType, percentileAttributeValue AttributePercentile) {
+	mb.metricTrnExecutionLatency.recordDataPoint(mb.startTime, ts, val, latencyTypeAttributeValue.String(), percentileAttributeValue.String())
+}
+
+// RecordTrnExecutionStatusDataPoint adds a data point to trn.execution_status metric.
+func (mb *MetricsBuilder) RecordTrnExecutionStatusDataPoint(ts pcommon.Timestamp, val int64, statusTypeAttributeValue AttributeStatusType) {
+	mb.metricTrnExecutionStatus.recordDataPoint(mb.startTime, ts, val, statusTypeAttributeValue.String())
+}
+
+// RecordTrnHostTotalMemoryUsageDataPoint adds a data point to trn.host_total_memory_usage metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsage.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageApplicationMemoryDataPoint adds a data point to trn.host_total_memory_usage.application_memory metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageApplicationMemoryDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageApplicationMemory.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageCollectivesDataPoint adds a data point to trn.host_total_memory_usage.collectives metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageCollectivesDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageCollectives.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageConstantsDataPoint adds a data point to trn.host_total_memory_usage.constants metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageConstantsDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageConstants.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageDmaBuffersDataPoint adds a data point to trn.host_total_memory_usage.dma_buffers metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageDmaBuffersDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageDmaBuffers.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageDmaRingsDataPoint adds a data point to trn.host_total_memory_usage.dma_rings metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageDmaRingsDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageDmaRings.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageDriverMemoryDataPoint adds a data point to trn.host_total_memory_usage.driver_memory metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageDriverMemoryDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageDriverMemory.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageNonsharedScratchpadDataPoint adds a data point to trn.host_total_memory_usage.nonshared_scratchpad metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageNonsharedScratchpadDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageNonsharedScratchpad.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageNotificationsDataPoint adds a data point to trn.host_total_memory_usage.notifications metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageNotificationsDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageNotifications.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageTensorsDataPoint adds a data point to trn.host_total_memory_usage.tensors metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageTensorsDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageTensors.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnHostTotalMemoryUsageUncategorizedDataPoint adds a data point to trn.host_total_memory_usage.uncategorized metric.
+func (mb *MetricsBuilder) RecordTrnHostTotalMemoryUsageUncategorizedDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnHostTotalMemoryUsageUncategorized.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnMemEccCorrectedDataPoint adds a data point to trn.mem_ecc_corrected metric.
+func (mb *MetricsBuilder) RecordTrnMemEccCorrectedDataPoint(ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	mb.metricTrnMemEccCorrected.recordDataPoint(mb.startTime, ts, val, neuronDeviceIndexAttributeValue)
+}
+
+// RecordTrnMemEccUncorrectedDataPoint adds a data point to trn.mem_ecc_uncorrected metric.
+func (mb *MetricsBuilder) RecordTrnMemEccUncorrectedDataPoint(ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	mb.metricTrnMemEccUncorrected.recordDataPoint(mb.startTime, ts, val, neuronDeviceIndexAttributeValue)
+}
+
+// RecordTrnNeuronDeviceTotalMemoryUsageDataPoint adds a data point to trn.neuron_device_total_memory_usage metric.
+func (mb *MetricsBuilder) RecordTrnNeuronDeviceTotalMemoryUsageDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricTrnNeuronDeviceTotalMemoryUsage.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordTrnNeuroncoreMemoryUsageCollectivesDataPoint adds a data point to trn.neuroncore_memory_usage.collectives metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageCollectivesDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageCollectives.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageConstantsDataPoint adds a data point to trn.neuroncore_memory_usage.constants metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageConstantsDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageConstants.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageDmaRingsDataPoint adds a data point to trn.neuroncore_memory_usage.dma_rings metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageDmaRingsDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageDmaRings.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageDriverMemoryDataPoint adds a data point to trn.neuroncore_memory_usage.driver_memory metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageDriverMemoryDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageDriverMemory.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageModelCodeDataPoint adds a data point to trn.neuroncore_memory_usage.model_code metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageModelCodeDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageModelCode.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageModelSharedScratchpadDataPoint adds a data point to trn.neuroncore_memory_usage.model_shared_scratchpad metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageModelSharedScratchpadDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageModelSharedScratchpad.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageNonsharedScratchpadDataPoint adds a data point to trn.neuroncore_memory_usage.nonshared_scratchpad metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageNonsharedScratchpadDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageNonsharedScratchpad.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageNotificationsDataPoint adds a data point to trn.neuroncore_memory_usage.notifications metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageNotificationsDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageNotifications.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageRuntimeMemoryDataPoint adds a data point to trn.neuroncore_memory_usage.runtime_memory metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageRuntimeMemoryDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageRuntimeMemory.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageTensorsDataPoint adds a data point to trn.neuroncore_memory_usage.tensors metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageTensorsDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageTensors.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreMemoryUsageUncategorizedDataPoint adds a data point to trn.neuroncore_memory_usage.uncategorized metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreMemoryUsageUncategorizedDataPoint(ts pcommon.Timestamp, val int64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreMemoryUsageUncategorized.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnNeuroncoreUtilizationDataPoint adds a data point to trn.neuroncore_utilization metric.
+func (mb *MetricsBuilder) RecordTrnNeuroncoreUtilizationDataPoint(ts pcommon.Timestamp, val float64, coreIndexAttributeValue int64) {
+	mb.metricTrnNeuroncoreUtilization.recordDataPoint(mb.startTime, ts, val, coreIndexAttributeValue)
+}
+
+// RecordTrnSramEccCorrectedDataPoint adds a data point to trn.sram_ecc_corrected metric.
+func (mb *MetricsBuilder) RecordTrnSramEccCorrectedDataPoint(ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	mb.metricTrnSramEccCorrected.recordDataPoint(mb.startTime, ts, val, neuronDeviceIndexAttributeValue)
+}
+
+// RecordTrnSramEccUncorrectedDataPoint adds a data point to trn.sram_ecc_uncorrected metric.
+func (mb *MetricsBuilder) RecordTrnSramEccUncorrectedDataPoint(ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
+	mb.metricTrnSramEccUncorrected.recordDataPoint(mb.startTime, ts, val, neuronDeviceIndexAttributeValue)
 }
 
 // Reset resets metrics builder to its initial state. It should be used when external metrics source is restarted,
