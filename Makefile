@@ -1,7 +1,99 @@
-# Targets are described in README.md; `make help` lists them.
+# `make help` lists the targets. Needed: Go, git, make and a C compiler.
 SHELL := /bin/bash
-TOOLS := $(CURDIR)/.tools
+.DEFAULT_GOAL := help
+
+TOOLS  := $(CURDIR)/.tools
+BINARY := bin/otelcol-wandbsys
+# The tools' versions are those of internal/tools/go.mod.
+TOOLS_MOD := internal/tools/go.mod internal/tools/go.sum
+# Systems beside this one that must compile.
+CROSS := darwin/arm64 darwin/amd64 windows/amd64
+FUZZTIME ?= 10s
+# Recorded cases that live outside the repository; TestSamples is skipped without.
+WANDBSYS_SAMPLES ?= $(wildcard $(abspath ../shared/samples))
+export WANDBSYS_SAMPLES
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: build ## build the collector and show this machine's metrics live (PID=n: with that process)
+	@echo
+	@echo "This machine's metrics follow, every 3 seconds. Prometheus endpoint: http://localhost:9464/metrics"
+	@echo "Stop with Ctrl-C."
+	@echo
+	@WANDBSYS_PID="$${PID:-$(or $(PID),self)}" $(BINARY) --config config/quickstart.yaml
+
+.PHONY: build
+build: build/main.go ## build bin/otelcol-wandbsys
+	@scripts/compile build $(abspath $(BINARY))
+
+# ocb writes the collector's main package; the compiler is run by us, for ocb
+# shows nothing for the minutes that a cold compile takes.
+build/main.go: builder-config.yaml go.mod go.sum $(TOOLS)/builder
+	@echo "Writing the collector's sources (downloads its modules the first time)..."
+	@CGO_ENABLED=1 $(TOOLS)/builder --config builder-config.yaml --skip-compilation > build.log 2>&1 || { cat build.log; exit 1; }
+	@rm -f build.log; touch build/main.go
+
+.PHONY: test
+test: ## unit tests with the race detector
+	CGO_ENABLED=1 go test -race -timeout 10m ./...
+
+.PHONY: e2e
+e2e: build ## end-to-end tests: the built collector as a user runs it
+	cd test/e2e && OTELCOL_WANDBSYS=$(abspath $(BINARY)) go test -count=1 -timeout 15m ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz test for FUZZTIME (10s)
+	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## benchmarks, and the comparison with W&B's way of reading the host
+	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/...
 
 .PHONY: generate
-generate: ## regenerate internal/metadata and documentation.md from metadata.yaml
+generate: $(TOOLS)/mdatagen ## regenerate internal/metadata and documentation.md from metadata.yaml
 	@set -e; d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; ln -s "$(CURDIR)" "$$d/wandbsys"; cd "$$d/wandbsys" && "$(TOOLS)/mdatagen" metadata.yaml
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## golangci-lint
+	$(TOOLS)/golangci-lint run ./...
+	cd test/e2e && $(TOOLS)/golangci-lint run --config ../../.golangci.yaml ./...
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint ## format
+	$(TOOLS)/golangci-lint fmt ./...
+
+.PHONY: cross
+cross: ## compile and vet for the other systems, and without cgo
+	@set -e; for target in $(CROSS); do \
+		echo "vet $$target"; GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 go vet ./...; \
+	done; echo "vet without cgo"; CGO_ENABLED=0 go vet ./...
+
+.PHONY: vulncheck
+vulncheck: $(TOOLS)/govulncheck ## known vulnerabilities (needs the vulnerability database's site)
+	$(TOOLS)/govulncheck ./...
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	go mod tidy
+	cd test/e2e && go mod tidy
+	cd internal/tools && go mod tidy
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin build .tools
+
+tool = go build -C internal/tools -o $(TOOLS)/$(notdir $@) $(1)
+
+$(TOOLS)/builder: $(TOOLS_MOD)
+	@echo "Building ocb..."; $(call tool,go.opentelemetry.io/collector/cmd/builder)
+$(TOOLS)/mdatagen: $(TOOLS_MOD)
+	@echo "Building mdatagen..."; $(call tool,go.opentelemetry.io/collector/cmd/mdatagen)
+$(TOOLS)/golangci-lint: $(TOOLS_MOD)
+	@echo "Building golangci-lint (takes minutes the first time)..."; $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+$(TOOLS)/govulncheck: $(TOOLS_MOD)
+	@$(call tool,golang.org/x/vuln/cmd/govulncheck)
+$(TOOLS)/benchstat: $(TOOLS_MOD)
+	@$(call tool,golang.org/x/perf/cmd/benchstat)

@@ -81,10 +81,10 @@ func runWith(ctx context.Context, c Command, supervise func(context.Context, Com
 		unreaped.CompareAndDelete(c.Path, earlier)
 	}
 	slot := new(Slot)
-	res, err := call(ctx, slot, killGrace, func(ctx context.Context) (*Result, error) {
+	res, err := Go(ctx, slot, func(ctx context.Context) (*Result, error) {
 		res, err := supervise(ctx, c)
 		return &res, err
-	})
+	}).wait(killGrace)
 	if slot.Hung() {
 		unreaped.Store(c.Path, slot)
 		err = fmt.Errorf("left behind, it cannot be killed: %w", err)

@@ -4,8 +4,8 @@
 // Package guard is the one place for calls that can block or hang, for child
 // processes and for byte limits.
 //
-//   - [Call] bounds a call that may never come back (statfs on a dead mount, a
-//     vendor library, a file of a hung driver) and leaves at most one behind.
+//   - [Call] and [Go] bound a call that may never come back (statfs on a dead mount, a
+//     vendor library, a file of a hung driver) and leave at most one behind.
 //   - [Run] bounds a program: its time, its output, its children, its environment.
 //   - [ReadFile], [ReadInto] and [LimitReader] bound the bytes of a reading.
 package guard
@@ -65,7 +65,7 @@ type outcome[T any] struct {
 // Because fn may outlive Call, it must own what it touches: hand a buffer for
 // reuse in, take it back as part of the result, and drop it when Call fails.
 func Call[T any](ctx context.Context, s *Slot, fn func(context.Context) (T, error)) (T, error) {
-	return call(ctx, s, 0, fn)
+	return Go(ctx, s, fn).Wait()
 }
 
 // Hung says whether a call was left behind and has not come back.
@@ -79,36 +79,23 @@ func (s *Slot) HungFor() time.Duration {
 	return s.hungFor()
 }
 
-// call is Call with a time that fn gets, once ctx has ended, to clean up and
-// come back by itself before it counts as hung.
-func call[T any](ctx context.Context, s *Slot, grace time.Duration, fn func(context.Context) (T, error)) (T, error) {
-	var none T
-	start := time.Now()
-	ticket, err := s.enter(ctx, start)
-	if err != nil {
-		return none, err
-	}
-	done := make(chan outcome[T], 1) // buffered: nobody may be there to take the result
-	go perform(ctx, s, fn, done)
-	select {
-	case o := <-done:
-		return o.val, o.err
-	case <-ctx.Done():
-	}
-	if grace > 0 {
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
+// Settle waits until no call is in flight, one that was left behind included,
+// and tells whether that came before ctx ended.
+func (s *Slot) Settle(ctx context.Context) bool {
+	for {
+		s.mu.Lock()
+		if !s.busy {
+			s.mu.Unlock()
+			return true
+		}
+		turn := s.nextTurn()
+		s.mu.Unlock()
 		select {
-		case o := <-done:
-			return o.val, o.err
-		case <-timer.C:
+		case <-turn:
+		case <-ctx.Done():
+			return false
 		}
 	}
-	if s.leave(ticket) {
-		return none, gaveUp(ctx, start)
-	}
-	o := <-done // fn came back in the same instant: its result is there, or about to be
-	return o.val, o.err
 }
 
 // perform runs fn, frees the slot and only then delivers, so that a caller with
@@ -154,10 +141,7 @@ func (s *Slot) enter(ctx context.Context, start time.Time) (uint64, error) {
 			s.mu.Unlock()
 			return ticket, nil
 		}
-		if s.turn == nil {
-			s.turn = make(chan struct{})
-		}
-		turn := s.turn
+		turn := s.nextTurn()
 		s.mu.Unlock()
 		select {
 		case <-turn:
@@ -186,6 +170,14 @@ func (s *Slot) release() {
 	s.ticket++
 	s.left = time.Time{}
 	s.wake()
+}
+
+// nextTurn returns what is closed when the slot's state changes; s.mu is held.
+func (s *Slot) nextTurn() <-chan struct{} {
+	if s.turn == nil {
+		s.turn = make(chan struct{})
+	}
+	return s.turn
 }
 
 // wake lets those who wait for a turn look again; s.mu is held.

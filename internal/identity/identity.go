@@ -1,0 +1,181 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package identity names what is measured: the machine, and the workloads on
+// it. Every family takes its resources from here, so that they are the same.
+package identity
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/shirou/gopsutil/v4/common"
+	"github.com/shirou/gopsutil/v4/cpu"
+	"github.com/shirou/gopsutil/v4/mem"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+)
+
+const (
+	serviceName = "wandbsys"
+	// maxHostNameFile is far above what a host name can be (64 bytes on Linux).
+	maxHostNameFile = 4096
+)
+
+// HostName returns the machine's name: configured, else the environment's
+// NODE_NAME (Kubernetes), else <rootPath>/etc/hostname, else the system's
+// answer, else "unknown". It reads a file and never fails.
+func HostName(configured, rootPath string) string {
+	if configured != "" {
+		return configured
+	}
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name
+	}
+	if name := hostNameFile(rootPath); name != "" {
+		return name
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		return name
+	}
+	return "unknown"
+}
+
+// hostNameFile reads etc/hostname as hostname(5) defines it: the first line
+// that is neither empty nor a comment.
+func hostNameFile(rootPath string) string {
+	if runtime.GOOS != "linux" {
+		return ""
+	}
+	content, err := guard.ReadFile(filepath.Join("/", rootPath, "etc/hostname"), maxHostNameFile)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(content)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return line
+		}
+	}
+	return ""
+}
+
+// Machine makes the resources of one machine and its workloads.
+type Machine struct {
+	hostName string
+	label    string
+	rootPath string
+	attrs    metadata.ResourceAttributesConfig
+
+	slot guard.Slot
+	mu   sync.Mutex
+	hw   *hardware
+}
+
+// hardware holds the counts that describe the machine; 0 means unknown.
+type hardware struct {
+	physicalCPUs, logicalCPUs int
+	memoryTotal               uint64
+}
+
+// New returns the identity of a machine. label is W&B's x_label, rootPath
+// where the machine's / is seen.
+func New(hostName, label, rootPath string, attrs metadata.ResourceAttributesConfig) *Machine {
+	return &Machine{hostName: hostName, label: label, rootPath: rootPath, attrs: attrs}
+}
+
+// HostName is the name that all resources carry.
+func (m *Machine) HostName() string { return m.hostName }
+
+// Host returns the machine's resource. The hardware counts are read once, at
+// the first call; a read that hangs costs the counts, not the resource.
+func (m *Machine) Host(ctx context.Context) pcommon.Resource {
+	rb := metadata.NewResourceBuilder(m.attrs)
+	m.common(rb, m.hostName)
+	hw := m.hardware(ctx)
+	if hw.physicalCPUs > 0 {
+		rb.SetWandbCPUCount(int64(hw.physicalCPUs))
+	}
+	if hw.logicalCPUs > 0 {
+		rb.SetWandbCPUCountLogical(int64(hw.logicalCPUs))
+	}
+	if hw.memoryTotal > 0 {
+		rb.SetWandbMemoryTotal(int64(hw.memoryTotal))
+	}
+	return rb.Emit()
+}
+
+// Process returns the resource of the workload with this root process.
+func (m *Machine) Process(pid int, executable string) pcommon.Resource {
+	rb := metadata.NewResourceBuilder(m.attrs)
+	m.common(rb, m.hostName+"/pid-"+strconv.Itoa(pid))
+	rb.SetProcessPid(int64(pid))
+	if executable != "" {
+		rb.SetProcessExecutableName(executable)
+	}
+	return rb.Emit()
+}
+
+func (m *Machine) common(rb *metadata.ResourceBuilder, instance string) {
+	rb.SetHostName(m.hostName)
+	rb.SetOsType(runtime.GOOS)
+	rb.SetServiceName(serviceName)
+	rb.SetServiceInstanceID(instance)
+	if m.label != "" {
+		rb.SetWandbLabel(m.label)
+	}
+}
+
+func (m *Machine) hardware(ctx context.Context) hardware {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hw != nil {
+		return *m.hw
+	}
+	hw, err := guard.Call(ctx, &m.slot, m.readHardware)
+	if err != nil {
+		return hardware{}
+	}
+	m.hw = &hw
+	return hw
+}
+
+// readHardware asks gopsutil, since it is done once: what cannot be told stays
+// unknown.
+func (m *Machine) readHardware(ctx context.Context) (hardware, error) {
+	var hw hardware
+	ctx = GopsutilContext(ctx, m.rootPath)
+	if n, err := cpu.CountsWithContext(ctx, false); err == nil {
+		hw.physicalCPUs = n
+	}
+	if n, err := cpu.CountsWithContext(ctx, true); err == nil {
+		hw.logicalCPUs = n
+	}
+	if vm, err := mem.VirtualMemoryWithContext(ctx); err == nil {
+		hw.memoryTotal = vm.Total
+	}
+	return hw, nil
+}
+
+// GopsutilContext points gopsutil below rootPath. The process environment is
+// never used for that: other receivers in the collector share it.
+func GopsutilContext(ctx context.Context, rootPath string) context.Context {
+	if rootPath == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, common.EnvKey, common.EnvMap{
+		common.HostProcEnvKey: filepath.Join(rootPath, "proc"),
+		common.HostSysEnvKey:  filepath.Join(rootPath, "sys"),
+		common.HostEtcEnvKey:  filepath.Join(rootPath, "etc"),
+		common.HostVarEnvKey:  filepath.Join(rootPath, "var"),
+		common.HostRunEnvKey:  filepath.Join(rootPath, "run"),
+		common.HostDevEnvKey:  filepath.Join(rootPath, "dev"),
+		common.HostRootEnvKey: rootPath,
+	})
+}

@@ -1,0 +1,99 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package procread
+
+import "bytes"
+
+// Mount is one line of /proc/PID/mountinfo, escapes resolved.
+type Mount struct {
+	// Major and Minor are st_dev of files below the mount; major 0 is an
+	// anonymous device (overlay, btrfs, nfs).
+	Major, Minor uint64
+	// Root is the part of the file system that is mounted.
+	Root []byte
+	// MountPoint is relative to the root of the process whose file this is.
+	MountPoint []byte
+	FSType     []byte
+	Source     []byte
+}
+
+// ParseMountinfo appends the lines of /proc/PID/mountinfo to dst.
+func ParseMountinfo(dst []Mount, b []byte) ([]Mount, error) {
+	var firstBad error
+	for number := 1; len(b) > 0; number++ {
+		var line []byte
+		line, b = nextLine(b)
+		m, ok := parseMount(line)
+		if ok {
+			dst = append(dst, m)
+			continue
+		}
+		if firstBad == nil && len(bytes.TrimSpace(line)) > 0 {
+			firstBad = badLine("mountinfo", number, line)
+		}
+	}
+	return dst, firstBad
+}
+
+// parseMount reads "id parent major:minor root mountpoint options [tags...] -
+// fstype source superoptions". The fields are separated by single blanks, and
+// the source may be empty.
+func parseMount(line []byte) (m Mount, ok bool) {
+	device, rest := nextField(skipFields(line, 2))
+	major, minor, found := bytes.Cut(device, []byte{':'})
+	if !found {
+		return m, false
+	}
+	if m.Major, ok = parseUint(major); !ok {
+		return m, false
+	}
+	if m.Minor, ok = parseUint(minor); !ok {
+		return m, false
+	}
+	root, rest := nextField(rest)
+	point, rest := nextField(rest)
+	// The separator cannot be part of a field before it: tags have a colon or
+	// are words, and the options are never just a dash.
+	_, tail, found := bytes.Cut(rest, []byte(" - "))
+	if !found || len(point) == 0 {
+		return m, false
+	}
+	fsType, tail, _ := bytes.Cut(tail, []byte{' '})
+	source, _, _ := bytes.Cut(tail, []byte{' '})
+	m.Root, m.MountPoint = unescape(root), unescape(point)
+	m.FSType, m.Source = fsType, unescape(source)
+	return m, true
+}
+
+// unescape resolves \040 and its like. It copies only what has an escape.
+func unescape(b []byte) []byte {
+	if bytes.IndexByte(b, '\\') < 0 {
+		return b
+	}
+	out := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		if c, ok := octal(b[i:]); ok {
+			out = append(out, c)
+			i += 3
+			continue
+		}
+		out = append(out, b[i])
+	}
+	return out
+}
+
+// octal reads a backslash and three octal digits.
+func octal(b []byte) (byte, bool) {
+	if len(b) < 4 || b[0] != '\\' || b[1] > '3' {
+		return 0, false
+	}
+	var c byte
+	for _, d := range b[1:4] {
+		if d < '0' || d > '7' {
+			return 0, false
+		}
+		c = c<<3 | (d - '0')
+	}
+	return c, true
+}

@@ -1,0 +1,165 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package procread
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// TicksPerSecond is the unit of the times in /proc/PID/stat: USER_HZ, which is
+// 100 on every Linux ABI that Go supports.
+const TicksPerSecond = 100
+
+// ErrEnded says that a file of /proc/PID was empty or cut off, which is what a
+// process leaves that ended between being listed and being read.
+var ErrEnded = errors.New("process ended")
+
+// PIDStat is /proc/PID/stat.
+type PIDStat struct {
+	// Comm is the name without the parentheses around it.
+	Comm []byte
+	// State is R, S, D, Z, X...
+	State byte
+	PPid  int
+	// UTime and STime are the process' own user and system time; CUTime and
+	// CSTime that of the children it waited for. In ticks.
+	UTime, STime, CUTime, CSTime uint64
+	Threads                      int
+	// StartTime is in ticks since boot. Together with boot id and pid it
+	// identifies a process.
+	StartTime uint64
+}
+
+// Gone tells whether the process has ended and only its entry is left.
+func (s *PIDStat) Gone() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }
+
+// ParsePIDStat reads /proc/PID/stat. The name in parentheses may hold blanks
+// and parentheses itself, so it ends at the last one. Comm is a part of b.
+func ParsePIDStat(b []byte) (PIDStat, error) {
+	var s PIDStat
+	open, closing := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || closing < open {
+		return s, ErrEnded
+	}
+	s.Comm = b[open+1 : closing]
+	rest := bytes.TrimRight(b[closing+1:], "\n")
+	state, rest := nextField(rest)
+	if len(state) != 1 {
+		return s, ErrEnded
+	}
+	s.State = state[0]
+	return s, s.parseNumbers(rest)
+}
+
+// parseNumbers reads from field 4 (ppid) to field 22 (starttime).
+func (s *PIDStat) parseNumbers(b []byte) error {
+	for number := 4; number <= 22; number++ {
+		var field []byte
+		field, b = nextField(b)
+		if len(field) == 0 {
+			return ErrEnded
+		}
+		dst, asInt := s.number(number)
+		if dst == nil && asInt == nil {
+			continue
+		}
+		n, ok := parseUint(field)
+		if !ok {
+			// cutime and cstime are signed in the kernel's format.
+			if field[0] == '-' && dst != nil {
+				continue
+			}
+			return fmt.Errorf("stat: field %d not understood: %.20q", number, field)
+		}
+		if dst != nil {
+			*dst = n
+			continue
+		}
+		if *asInt, ok = parseInt(field); !ok {
+			return fmt.Errorf("stat: field %d is too large: %d", number, n)
+		}
+	}
+	return nil
+}
+
+// number returns where the field with this number goes.
+func (s *PIDStat) number(n int) (*uint64, *int) {
+	switch n {
+	case 4:
+		return nil, &s.PPid
+	case 14:
+		return &s.UTime, nil
+	case 15:
+		return &s.STime, nil
+	case 16:
+		return &s.CUTime, nil
+	case 17:
+		return &s.CSTime, nil
+	case 20:
+		return nil, &s.Threads
+	case 22:
+		return &s.StartTime, nil
+	}
+	return nil, nil
+}
+
+// ParseResident reads field 2 of /proc/PID/statm: resident pages.
+func ParseResident(b []byte) (uint64, error) {
+	b, _ = nextLine(b)
+	if len(b) == 0 {
+		return 0, ErrEnded
+	}
+	pages, _, ok := uintField(skipFields(b, 1))
+	if !ok {
+		return 0, badLine("statm", 1, b)
+	}
+	return pages, nil
+}
+
+// ParseCPUsAllowed returns how many CPUs the line Cpus_allowed_list of
+// /proc/PID/status names.
+func ParseCPUsAllowed(b []byte) (int, error) {
+	for number := 1; len(b) > 0; number++ {
+		var line []byte
+		line, b = nextLine(b)
+		list, found := bytes.CutPrefix(line, []byte("Cpus_allowed_list:"))
+		if !found {
+			continue
+		}
+		n, ok := countList(bytes.TrimSpace(list))
+		if !ok {
+			return 0, badLine("status", number, line)
+		}
+		return n, nil
+	}
+	return 0, errors.New("status: no Cpus_allowed_list")
+}
+
+// countList counts the members of a list such as "0-3,64-67".
+func countList(b []byte) (int, bool) {
+	count := 0
+	for {
+		part, rest, more := bytes.Cut(b, []byte{','})
+		first, last, isRange := bytes.Cut(part, []byte{'-'})
+		lo, ok := parseInt(first)
+		if !ok {
+			return 0, false
+		}
+		hi := lo
+		if isRange {
+			if hi, ok = parseInt(last); !ok || hi < lo {
+				return 0, false
+			}
+		}
+		if count += hi - lo + 1; count <= 0 {
+			return 0, false
+		}
+		if !more {
+			return count, true
+		}
+		b = rest
+	}
+}

@@ -1,0 +1,74 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
+)
+
+// memorySource reads /proc/meminfo.
+type memorySource struct {
+	slot guard.Slot
+	path string
+	buf  []byte
+}
+
+func (s *memorySource) read(context.Context) (*memoryReading, error) {
+	var err error
+	if s.buf, err = guard.ReadInto(s.path, s.buf, maxFile); err != nil {
+		return nil, err
+	}
+	m, err := procread.ParseMeminfo(s.buf)
+	if err != nil {
+		return nil, err
+	}
+	return &memoryReading{
+		total:     m.Total,
+		available: m.Available(),
+		swapTotal: m.SwapTotal,
+		swapUsed:  m.SwapUsed(),
+	}, nil
+}
+
+// statSource reads the CPUs of /proc/stat.
+type statSource struct {
+	slot guard.Slot
+	path string
+	buf  []byte
+	cpus []procread.CPU
+}
+
+// statReading holds the online logical CPUs.
+type statReading struct {
+	cpus []procread.CPU
+}
+
+func (s *statSource) read(context.Context) (*statReading, error) {
+	var err error
+	if s.buf, err = guard.ReadInto(s.path, s.buf, maxFile); err != nil {
+		return nil, err
+	}
+	if s.cpus, err = procread.ParseCPUs(s.cpus[:0], s.buf); err != nil {
+		return nil, err
+	}
+	return &statReading{cpus: s.cpus}, nil
+}
+
+// addCPUs puts the CPUs' times into the reading where they are wanted, and
+// returns how many CPUs are online; 0 means unknown.
+func (*linuxSource) addCPUs(r *reading, w want, stat *statReading) int {
+	if stat == nil {
+		return 0
+	}
+	if w.cores {
+		r.cores = make([]coreReading, 0, len(stat.cpus))
+		for _, c := range stat.cpus {
+			r.cores = append(r.cores, coreReading{number: c.Number, busy: float64(c.Busy), total: float64(c.Total)})
+		}
+	}
+	return len(stat.cpus)
+}

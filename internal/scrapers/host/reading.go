@@ -1,0 +1,119 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"time"
+)
+
+// source fetches raw readings. Each operating system has one; tests bring
+// recorded ones. It is used by one goroutine at a time.
+type source interface {
+	// read reads everything once.
+	read(ctx context.Context, w want) *reading
+	// counters reads only what counts from the start.
+	counters(ctx context.Context) *reading
+}
+
+// want says which readings are needed beyond those that always are.
+type want struct {
+	// cores asks for the times of each logical CPU.
+	cores bool
+}
+
+// reading is what one scrape found. What a source did not tell is nil or
+// empty, and errs says why. Slices and strings may share memory with the
+// source until its next read.
+type reading struct {
+	memory      *memoryReading
+	filesystems []filesystemReading
+	disks       *diskReading
+	network     *networkReading
+	cores       []coreReading
+	process     *processReading
+	// errs holds *scrapers.SourceError and *scrapers.GoneError.
+	errs []error
+}
+
+// memoryReading is in bytes.
+type memoryReading struct {
+	total, available    uint64
+	swapTotal, swapUsed uint64
+}
+
+// filesystemReading is one configured path.
+type filesystemReading struct {
+	path string
+	// resolved is the path without symbolic links, as seen on the machine.
+	resolved string
+	// blocks is false where a file system has no blocks at all.
+	blocks bool
+	// used and available are in bytes; available is what ordinary users may
+	// still write.
+	used, available uint64
+}
+
+// diskReading holds the counters of all block devices.
+type diskReading struct {
+	at      time.Time
+	devices []deviceReading
+}
+
+// deviceReading is one block device.
+type deviceReading struct {
+	name string
+	// read and written are in bytes since boot or attachment.
+	read, written uint64
+	// base devices make up the aggregate: whole disks.
+	base bool
+	// backing devices lie under a configured path.
+	backing bool
+}
+
+// networkReading holds the counters of all interfaces.
+type networkReading struct {
+	at         time.Time
+	interfaces []interfaceReading
+}
+
+// interfaceReading is one network interface.
+type interfaceReading struct {
+	name string
+	// received and sent are in bytes since the interface was made.
+	received, sent uint64
+	// counted interfaces make up the aggregate.
+	counted bool
+}
+
+// coreReading holds the times of one logical CPU, in any unit.
+type coreReading struct {
+	number      int
+	busy, total float64
+}
+
+// processReading is the target.
+type processReading struct {
+	at  time.Time
+	pid int
+	// key differs between two processes that had the same pid.
+	key        processKey
+	executable string
+	// cpuTime is user and system time since the process started.
+	cpuTime time.Duration
+	threads int
+	// rss is in bytes.
+	rss uint64
+	// capacity is how many CPUs the process can use; 0 is unknown.
+	capacity float64
+}
+
+// processKey identifies a process beside its pid.
+type processKey struct {
+	// boot tells one boot of the machine from another; empty where unknown.
+	boot string
+	// start is when the process started, in a unit that the clock being set
+	// does not change, where the system has one.
+	start uint64
+}

@@ -1,0 +1,111 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+)
+
+func (s *hostScraper) recordMemory(now pcommon.Timestamp, m *memoryReading) {
+	if m == nil || m.total == 0 {
+		return
+	}
+	used := m.total - m.available
+	percent := 100 * float64(used) / float64(m.total)
+	s.builder.RecordMemoryPercentDataPoint(now, percent)
+	s.builder.RecordProcMemoryAvailableMBDataPoint(now, float64(m.available)/mebi)
+	s.builder.RecordMemoryUsedDataPoint(now, int64(used))
+	s.builder.RecordMemoryUsedPercentDataPoint(now, percent)
+	s.builder.RecordSwapUsedDataPoint(now, int64(m.swapUsed))
+	if m.swapTotal > 0 {
+		s.builder.RecordSwapUsedPercentDataPoint(now, 100*float64(m.swapUsed)/float64(m.swapTotal))
+	}
+}
+
+func (s *hostScraper) recordFilesystems(now pcommon.Timestamp, filesystems []filesystemReading) {
+	for i := range filesystems {
+		f := &filesystems[i]
+		if !f.blocks {
+			continue
+		}
+		s.builder.RecordDiskUsageGBDataPoint(now, float64(f.used)/gibi, f.path)
+		if size := f.used + f.available; size > 0 {
+			percent := 100 * float64(f.used) / float64(size)
+			s.builder.RecordDiskUsagePercentDataPoint(now, percent, f.path)
+			if f.path == s.firstPath {
+				s.builder.RecordDiskDataPoint(now, percent)
+			}
+		}
+	}
+}
+
+func (s *hostScraper) recordDisks(now pcommon.Timestamp, r *diskReading) {
+	if r == nil || len(r.devices) == 0 {
+		return
+	}
+	s.builder.Reset(metadata.WithStartTime(s.disks.start))
+	s.builder.RecordDiskInDataPoint(now, float64(s.disks.read)/mebi)
+	s.builder.RecordDiskOutDataPoint(now, float64(s.disks.written)/mebi)
+	for i := range r.devices {
+		d := &r.devices[i]
+		if !d.base && !d.backing {
+			continue
+		}
+		c := s.disks.devices[d.name]
+		s.builder.RecordDiskDeviceInDataPoint(now, float64(c.read.total)/mebi, d.name)
+		s.builder.RecordDiskDeviceOutDataPoint(now, float64(c.written.total)/mebi, d.name)
+	}
+}
+
+func (s *hostScraper) recordNetwork(now pcommon.Timestamp, r *networkReading) {
+	if r == nil {
+		return
+	}
+	s.builder.Reset(metadata.WithStartTime(s.network.start))
+	s.builder.RecordNetworkRecvDataPoint(now, int64(s.network.received))
+	s.builder.RecordNetworkSentDataPoint(now, int64(s.network.sent))
+}
+
+// recordCores needs two readings of a CPU. Times that fell, as after a CPU was
+// off, make a new beginning.
+func (s *hostScraper) recordCores(now pcommon.Timestamp, cores []coreReading) {
+	for _, c := range cores {
+		before, known := s.cores[c.number]
+		s.cores[c.number] = c
+		busy, total := c.busy-before.busy, c.total-before.total
+		if !known || busy < 0 || total <= 0 {
+			continue
+		}
+		s.builder.RecordCPUCPUPercentDataPoint(now, min(100, 100*busy/total), int64(c.number))
+	}
+}
+
+func (s *hostScraper) recordProcess(now pcommon.Timestamp, p *processReading, m *memoryReading) {
+	s.builder.RecordProcCPUThreadsDataPoint(now, int64(p.threads))
+	s.builder.RecordProcMemoryRssMBDataPoint(now, float64(p.rss)/mebi)
+	if m != nil && m.total > 0 {
+		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(m.total))
+	}
+	if percent, ok := cpuPercent(s.previous, p); ok {
+		s.builder.RecordCPUDataPoint(now, percent)
+	}
+	current := *p
+	s.previous = &current
+}
+
+// cpuPercent is the use of the CPUs that the process may use, over the time
+// between two readings of the same process.
+func cpuPercent(before, after *processReading) (float64, bool) {
+	if before == nil || before.key != after.key || after.capacity <= 0 {
+		return 0, false
+	}
+	elapsed := after.at.Sub(before.at)
+	used := after.cpuTime - before.cpuTime
+	if elapsed <= 0 || used < 0 {
+		return 0, false
+	}
+	return 100 * used.Seconds() / elapsed.Seconds() / after.capacity, true
+}

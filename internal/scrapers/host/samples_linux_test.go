@@ -1,0 +1,261 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver/receivertest"
+	"golang.org/x/sys/unix"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+// samplesVariable names the folder of recorded cases: one folder per family,
+// in it NAME.expected.json and the input beside it.
+const samplesVariable = "WANDBSYS_SAMPLES"
+
+// sample is NAME.expected.json of this family.
+type sample struct {
+	Tags      map[string]float64 `json:"tags"`
+	HostTags  map[string]float64 `json:"host_tags"`
+	ExtraTags map[string]float64 `json:"extra_tags"`
+	Identity  map[string]any     `json:"identity"`
+	Discovery map[string]any     `json:"discovery"`
+	Config    sampleConfig       `json:"config"`
+}
+
+type sampleConfig struct {
+	Root             string                  `json:"root"`
+	Pid              int                     `json:"pid"`
+	IntervalS        float64                 `json:"interval_s"`
+	PageSize         uint64                  `json:"page_size"`
+	DiskPaths        []string                `json:"disk_paths"`
+	TrackProcessTree bool                    `json:"track_process_tree"`
+	Statfs           map[string]sampleStatfs `json:"statfs"`
+}
+
+type sampleStatfs struct {
+	Bsize  int64  `json:"f_bsize"`
+	Frsize int64  `json:"f_frsize"`
+	Blocks uint64 `json:"f_blocks"`
+	Bfree  uint64 `json:"f_bfree"`
+	Bavail uint64 `json:"f_bavail"`
+}
+
+func TestSamples(t *testing.T) {
+	root := os.Getenv(samplesVariable)
+	if root == "" {
+		t.Skip(samplesVariable + " is not set")
+	}
+	files, err := filepath.Glob(filepath.Join(root, "host", "*.expected.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".expected.json")
+		t.Run(name, func(t *testing.T) {
+			s := loadSample(t, file)
+			runSample(t, filepath.Join(root, "host", name), s)
+		})
+	}
+}
+
+func loadSample(t *testing.T, file string) sample {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var s sample
+	require.NoError(t, json.Unmarshal(content, &s))
+	return s
+}
+
+func runSample(t *testing.T, dir string, s sample) {
+	t.Helper()
+	skipUnavailable(t, dir, s)
+	compareTags(t, "tags", s.Tags, scrapeSample(t, dir, s, false))
+	if s.ExtraTags == nil {
+		return
+	}
+	got := scrapeSample(t, dir, s, true)
+	for tag := range got {
+		_, listed := s.ExtraTags[tag]
+		if _, isDefault := s.Tags[tag]; isDefault || !listed {
+			delete(got, tag)
+		}
+	}
+	compareTags(t, "extra_tags", s.ExtraTags, got)
+}
+
+// skipUnavailable skips what needs process trees, cgroups, discovery and
+// identity: they come with issues 3 and 4.
+func skipUnavailable(t *testing.T, dir string, s sample) {
+	t.Helper()
+	switch {
+	case s.Discovery != nil:
+		t.Skip("discovery of workloads: issue 4")
+	case s.Identity != nil && len(s.Tags) == 0:
+		t.Skip("identity from cgroup paths: issue 4")
+	case s.Config.TrackProcessTree:
+		t.Skip("process trees: issue 3")
+	case s.Config.Pid != 0 && hasCgroupLimit(t, dir):
+		t.Skip("limits of cgroups: issue 3")
+	}
+}
+
+// hasCgroupLimit tells whether any cgroup of the case sets a limit.
+func hasCgroupLimit(t *testing.T, dir string) bool {
+	t.Helper()
+	limits := []string{"memory.max", "memory.limit_in_bytes", "cpu.max", "cpu.cfs_quota_us"}
+	found := false
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !slices.Contains(limits, d.Name()) {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		value := strings.TrimSpace(string(content))
+		found = found || (!strings.HasPrefix(value, "max") && value != "-1" && len(value) < 19)
+		return err
+	})
+	require.NoError(t, err)
+	return found
+}
+
+func scrapeSample(t *testing.T, dir string, s sample, extended bool) map[string]float64 {
+	t.Helper()
+	// One link stands for the machine's root: t0 first, then t1.
+	root := filepath.Join(t.TempDir(), "root")
+	now := time.Now()
+	env := environment{
+		now:      func() time.Time { return now },
+		statfs:   s.statfs(filepath.Join(root, s.Config.Root)),
+		pageSize: s.Config.PageSize,
+	}
+	cfg := defaultConfig().(*Config)
+	cfg.DiskPaths = s.Config.DiskPaths
+	src, err := newLinuxSource(cfg, filepath.Join(root, s.Config.Root), scrapers.Target{Pid: s.Config.Pid}, env)
+	require.NoError(t, err)
+	scraper := newScraperFor(sampleSettings(t, root, extended), cfg, src)
+
+	var md pmetric.Metrics
+	for _, moment := range []string{"t0", "t1"} {
+		from := filepath.Join(dir, moment)
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		_ = os.Remove(root)
+		require.NoError(t, os.Symlink(from, root))
+		if moment == "t1" {
+			now = now.Add(time.Duration(s.Config.IntervalS * float64(time.Second)))
+		}
+		var scrapeErr error
+		md, scrapeErr = scraper.Scrape(t.Context())
+		for _, source := range []string{"meminfo", "diskstats", "net/dev"} {
+			require.NotContains(t, errorText(scrapeErr), source+":")
+		}
+	}
+	return tagsOf(md)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (s sample) statfs(root string) func(string, *unix.Statfs_t) error {
+	return func(path string, st *unix.Statfs_t) error {
+		given, ok := s.Config.Statfs[filepath.Join("/", strings.TrimPrefix(path, root))]
+		if !ok {
+			return unix.ENOENT
+		}
+		*st = unix.Statfs_t{Bsize: given.Bsize, Frsize: given.Frsize, Blocks: given.Blocks, Bfree: given.Bfree, Bavail: given.Bavail}
+		return nil
+	}
+}
+
+func sampleSettings(t *testing.T, root string, extended bool) scrapers.Settings {
+	t.Helper()
+	metrics := metadata.NewDefaultMetricsBuilderConfig()
+	if extended {
+		metrics.Metrics.CPUCPUPercent.Enabled = true
+		metrics.Metrics.Disk.Enabled = true
+		metrics.Metrics.MemoryUsed.Enabled = true
+		metrics.Metrics.MemoryUsedPercent.Enabled = true
+		metrics.Metrics.SwapUsed.Enabled = true
+		metrics.Metrics.SwapUsedPercent.Enabled = true
+	}
+	return scrapers.Settings{
+		Receiver: receivertest.NewNopSettings(metadata.Type),
+		Metrics:  metrics,
+		Identity: identity.New("sample", "", root, metrics.ResourceAttributes),
+		RootPath: root,
+	}
+}
+
+// tagsOf lists the points by their full tag. Host and workload are merged, as
+// W&B shows them.
+func tagsOf(md pmetric.Metrics) map[string]float64 {
+	naming.New(naming.Tag, "").Expand(md)
+	tags := map[string]float64{}
+	for _, rm := range md.ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				tags[m.Name()] = valueOf(m)
+			}
+		}
+	}
+	return tags
+}
+
+func valueOf(m pmetric.Metric) float64 {
+	var points pmetric.NumberDataPointSlice
+	if m.Type() == pmetric.MetricTypeSum {
+		points = m.Sum().DataPoints()
+	} else {
+		points = m.Gauge().DataPoints()
+	}
+	if points.Len() != 1 {
+		return math.NaN() // two points under one tag: never equal to anything
+	}
+	p := points.At(0)
+	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		return float64(p.IntValue())
+	}
+	return p.DoubleValue()
+}
+
+// compareTags reports one line per difference.
+func compareTags(t *testing.T, what string, want, got map[string]float64) {
+	t.Helper()
+	const tolerance = 1e-6
+	for tag, expected := range want {
+		value, ok := got[tag]
+		switch {
+		case !ok:
+			t.Errorf("%s: %s is missing, want %v", what, tag, expected)
+		case !(math.Abs(value-expected) <= tolerance*max(1, math.Abs(expected))):
+			t.Errorf("%s: %s is %v, want %v", what, tag, value, expected)
+		}
+	}
+	for tag, value := range got {
+		if _, ok := want[tag]; !ok {
+			t.Errorf("%s: %s is surplus (%v)", what, tag, value)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package host measures the machine (memory, file systems, disk and network
+// I/O) and one process on it.
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+const (
+	mebi = 1 << 20
+	gibi = 1 << 30
+)
+
+// NewFactory returns the factory of the family `host`.
+func NewFactory() scrapers.Factory {
+	return scrapers.Factory{Name: "host", DefaultConfig: defaultConfig, New: newScraper}
+}
+
+// hostScraper maps readings to metric points. Where the readings come from is
+// the source's matter.
+type hostScraper struct {
+	source   source
+	identity *identity.Machine
+	want     want
+	builder  *metadata.MetricsBuilder
+	// firstPath is the path whose usage the metric `disk` repeats.
+	firstPath string
+	// clock gives the time of the points.
+	clock func() time.Time
+
+	disks    diskCounters
+	network  networkCounters
+	cores    map[int]coreReading
+	previous *processReading
+}
+
+func newScraper(set scrapers.Settings, cfg scrapers.Config) (scrapers.Scraper, error) {
+	src, err := newSource(cfg.(*Config), set.RootPath, set.Target)
+	if err != nil {
+		return nil, err
+	}
+	return newScraperFor(set, cfg.(*Config), src), nil
+}
+
+func newScraperFor(set scrapers.Settings, cfg *Config, src source) *hostScraper {
+	firstPath := ""
+	if len(cfg.DiskPaths) > 0 {
+		firstPath = cfg.DiskPaths[0]
+	}
+	return &hostScraper{
+		firstPath: firstPath,
+		source:    src,
+		identity:  set.Identity,
+		want:      want{cores: set.Metrics.Metrics.CPUCPUPercent.Enabled},
+		builder:   metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
+		clock:     time.Now,
+		cores:     map[int]coreReading{},
+	}
+}
+
+// Start implements scrapers.Scraper.
+func (*hostScraper) Start(context.Context, component.Host) error { return nil }
+
+// Shutdown implements scrapers.Scraper.
+func (*hostScraper) Shutdown(context.Context) error { return nil }
+
+// Prime takes the baseline of the counters.
+func (s *hostScraper) Prime(ctx context.Context) {
+	s.count(s.source.counters(ctx))
+}
+
+// Scrape implements scrapers.Scraper.
+func (s *hostScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
+	r := s.source.read(ctx, s.want)
+	s.count(r)
+	resource := s.identity.Host(ctx)
+
+	// Nothing below can fail: what is recorded is emitted.
+	now := timestamp(s.clock())
+	s.recordMemory(now, r.memory)
+	s.recordFilesystems(now, r.filesystems)
+	s.recordDisks(now, r.disks)
+	s.recordNetwork(now, r.network)
+	s.recordCores(now, r.cores)
+	s.builder.EmitForResource(metadata.WithResource(resource))
+	if r.process != nil {
+		s.recordProcess(now, r.process, r.memory)
+		s.builder.EmitForResource(metadata.WithResource(s.identity.Process(r.process.pid, r.process.executable)))
+	}
+	return s.builder.Emit(), errors.Join(r.errs...)
+}
+
+// count brings the counters up to date.
+func (s *hostScraper) count(r *reading) {
+	if r.disks != nil {
+		s.disks.update(r.disks)
+	}
+	if r.network != nil {
+		s.network.update(r.network)
+	}
+}

@@ -1,0 +1,141 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+// maxFile bounds every file read here. The largest are diskstats, net/dev and
+// mountinfo of machines with thousands of devices or mounts.
+const maxFile = 8 << 20
+
+// linuxSource reads /proc and /sys below a root. What can hang runs behind a
+// slot of its own, all of them side by side; the buffers belong to the slots.
+type linuxSource struct {
+	proc        string
+	hasTarget   bool
+	memory      memorySource
+	filesystems []*filesystemSource
+	disks       *diskSource
+	network     *networkSource
+	stat        statSource
+	process     *processSource
+}
+
+// environment is what tests replace.
+type environment struct {
+	now      func() time.Time
+	statfs   func(path string, st *unix.Statfs_t) error
+	pageSize uint64
+}
+
+func systemEnvironment() environment {
+	return environment{now: time.Now, statfs: unix.Statfs, pageSize: uint64(os.Getpagesize())}
+}
+
+func newSource(cfg *Config, rootPath string, target scrapers.Target) (source, error) {
+	return newLinuxSource(cfg, rootPath, target, systemEnvironment())
+}
+
+func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env environment) (*linuxSource, error) {
+	include, errInclude := compile("include", cfg.Network.Include)
+	exclude, errExclude := compile("exclude", cfg.Network.Exclude)
+	if err := errors.Join(errInclude, errExclude); err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	proc, sys := filepath.Join("/", rootPath, "proc"), filepath.Join("/", rootPath, "sys")
+	s := &linuxSource{
+		proc:      proc,
+		hasTarget: target.IsSet(),
+		memory:    memorySource{path: filepath.Join(proc, "meminfo")},
+		disks:     newDiskSource(proc, sys, rootPath, len(cfg.DiskPaths) > 0, env.now),
+		network:   newNetworkSource(proc, sys, include, exclude, env.now),
+		stat:      statSource{path: filepath.Join(proc, "stat")},
+		process:   newProcessSource(proc, target, env),
+	}
+	for _, path := range cfg.DiskPaths {
+		s.filesystems = append(s.filesystems, &filesystemSource{path: path, rootPath: rootPath, statfs: env.statfs})
+	}
+	return s, nil
+}
+
+// read implements source. Every source starts at once, so that one that hangs
+// does not take the others' time.
+func (s *linuxSource) read(ctx context.Context, w want) *reading {
+	memory := guard.Go(ctx, &s.memory.slot, s.memory.read)
+	disks := guard.Go(ctx, &s.disks.slot, s.disks.read)
+	network := guard.Go(ctx, &s.network.slot, s.network.read)
+	var cpus *guard.Pending[*statReading]
+	if w.cores || s.hasTarget {
+		cpus = guard.Go(ctx, &s.stat.slot, s.stat.read)
+	}
+	var process *guard.Pending[*processReading]
+	if s.hasTarget {
+		process = guard.Go(ctx, &s.process.slot, s.process.read)
+	}
+
+	r := &reading{}
+	s.addFilesystems(ctx, r)
+	r.memory = collect(r, memory, "meminfo")
+	s.addDisks(r, collect(r, disks, "diskstats"))
+	r.network = collect(r, network, "net/dev")
+	online := s.addCPUs(r, w, collect(r, cpus, "stat"))
+	s.addProcess(r, online, collect(r, process, "process"))
+	s.checkAbsent(r)
+	return r
+}
+
+// counters implements source.
+func (s *linuxSource) counters(ctx context.Context) *reading {
+	disks := guard.Go(ctx, &s.disks.slot, s.disks.read)
+	network := guard.Go(ctx, &s.network.slot, s.network.read)
+	r := &reading{}
+	s.addDisks(r, collect(r, disks, "diskstats"))
+	r.network = collect(r, network, "net/dev")
+	return r
+}
+
+// collect waits for one source. A source may give a reading and an error for
+// the part of it that was not understood.
+func collect[T any](r *reading, p *guard.Pending[*T], name string) *T {
+	if p == nil {
+		return nil
+	}
+	value, err := p.Wait()
+	if err == nil {
+		return value
+	}
+	if _, ok := errors.AsType[*scrapers.GoneError](err); ok {
+		r.errs = append(r.errs, err)
+		return value
+	}
+	r.errs = append(r.errs, &scrapers.SourceError{Source: name, Err: err})
+	return value
+}
+
+// checkAbsent tells a machine that is not there (nothing mounted below the
+// root path) from one whose files fail.
+func (s *linuxSource) checkAbsent(r *reading) {
+	if r.memory != nil || !errors.Is(errors.Join(r.errs...), fs.ErrNotExist) {
+		return
+	}
+	if _, err := os.Stat(s.proc); errors.Is(err, fs.ErrNotExist) {
+		*r = reading{errs: []error{&scrapers.AbsentError{
+			Reason: "no " + s.proc,
+			Cure:   "mount the machine's / with its /proc at root_path",
+		}}}
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scrapers is the contract between the receiver and its metric families.
+// A family is a folder below this one; the receiver knows it by its Factory.
+package scrapers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/scraper/scraperhelper"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+)
+
+// DefaultMaxSeries bounds the data points that a family may yield per scrape.
+const DefaultMaxSeries = 20_000
+
+// CommonConfig holds the keys that every family's section has. What a section
+// leaves out is taken from the receiver.
+type CommonConfig struct {
+	// ControllerConfig says when the family scrapes, and how long it may take.
+	ControllerConfig scraperhelper.ControllerConfig `mapstructure:",squash"`
+	// MaxSeries is the largest number of data points in one scrape.
+	MaxSeries int `mapstructure:"max_series"`
+}
+
+// Validate checks what the controller's own validation does not.
+func (c *CommonConfig) Validate() error {
+	if c.MaxSeries <= 0 {
+		return fmt.Errorf("max_series: %d: must be above 0", c.MaxSeries)
+	}
+	return nil
+}
+
+// Config is a family's section below `scrapers`: a pointer to a struct with a
+// squashed field of type CommonConfig.
+type Config interface {
+	Common() *CommonConfig
+}
+
+// Target is the process that is measured beside the machine.
+type Target struct {
+	// Pid is the process id as seen below the root path; 0 means none.
+	Pid int
+	// Self asks for the collector's own process instead.
+	Self bool
+}
+
+// IsSet tells whether there is a target.
+func (t Target) IsSet() bool { return t.Pid > 0 || t.Self }
+
+// Settings is what a family gets from the receiver.
+type Settings struct {
+	// Receiver holds id, logger (with the family's name) and telemetry.
+	Receiver receiver.Settings
+	// Metrics says which metrics and resource attributes are on.
+	Metrics metadata.MetricsBuilderConfig
+	// Identity makes the resources.
+	Identity *identity.Machine
+	// RootPath is where the machine's / is seen; empty means /.
+	RootPath string
+	// Target is the configured process.
+	Target Target
+}
+
+// Scraper is one family at work.
+type Scraper interface {
+	// Start prepares the family without any blocking probe.
+	Start(ctx context.Context, host component.Host) error
+	// Scrape reads every source once and returns what there is, whatever else
+	// failed. The error is nil, an *AbsentError when the hardware is not here,
+	// or joins (errors.Join) a *SourceError for each source that failed and a
+	// *GoneError for each thing that is gone. It is never called twice at a time.
+	Scrape(ctx context.Context) (pmetric.Metrics, error)
+	// Shutdown frees what the family holds. It is not called while a scrape
+	// hangs.
+	Shutdown(ctx context.Context) error
+}
+
+// Primer is implemented by families that count from the start of the receiver:
+// Prime takes the baseline, before the first scrape and off the start path.
+type Primer interface {
+	Prime(ctx context.Context)
+}
+
+// Factory makes the scraper of one family.
+type Factory struct {
+	// Name is the key below `scrapers`.
+	Name string
+	// DefaultConfig returns a fresh section with the family's defaults.
+	DefaultConfig func() Config
+	// New makes a scraper from a validated section. It does no I/O.
+	New func(Settings, Config) (Scraper, error)
+}
+
+// AbsentError says that the hardware of a family is not on this machine.
+type AbsentError struct {
+	// Reason names the cause: "no amdgpu driver".
+	Reason string
+	// Cure says what would change it: "load the amdgpu driver".
+	Cure string
+}
+
+// Error implements error.
+func (e *AbsentError) Error() string {
+	if e.Cure == "" {
+		return e.Reason
+	}
+	return e.Reason + "; " + e.Cure
+}
+
+// SourceError says that one source of a family did not answer while others may
+// have. A fault is followed by its Source: it is logged when it begins and when
+// it ends, whatever the text of Err does meanwhile.
+type SourceError struct {
+	// Source names what failed: "statfs /mnt/nfs", "GPU 3".
+	Source string
+	Err    error
+}
+
+// Error implements error.
+func (e *SourceError) Error() string { return e.Source + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// GoneError says that something the user asked for by name is no longer there
+// although nothing is broken, such as a process that ended. It is logged once
+// and does not make a family unhealthy.
+type GoneError struct {
+	What string
+}
+
+// Error implements error.
+func (e *GoneError) Error() string { return e.What }
+
+// SourceShare is the part of a family's timeout after which its sources give
+// up, so that what did answer still gets out in time.
+const SourceShare = 0.8
+
+// SourceTimeout is the time that sources have within a scrape's timeout.
+func SourceTimeout(timeout time.Duration) time.Duration {
+	return time.Duration(float64(timeout) * SourceShare)
+}

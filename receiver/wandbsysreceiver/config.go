@@ -1,0 +1,316 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wandbsysreceiver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/scraper/scraperhelper"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+const (
+	// defaultInterval is W&B's sampling interval.
+	defaultInterval          = 15 * time.Second
+	defaultTimeout           = 10 * time.Second
+	defaultDetectionInterval = 5 * time.Minute
+	// scrapersKey and metricsKey are sections with handling of their own.
+	scrapersKey = "scrapers"
+	metricsKey  = "metrics"
+	// selfPid is the value of workloads::pid that means the collector itself.
+	selfPid = "self"
+)
+
+// Config is the receiver's section of a collector configuration. The zero
+// section (`wandbsys:` and nothing else) measures everything that is here.
+type Config struct {
+	// ControllerConfig holds collection_interval, initial_delay and timeout;
+	// each family may have its own.
+	ControllerConfig scraperhelper.ControllerConfig `mapstructure:",squash"`
+	// MetricsBuilderConfig holds metrics and resource_attributes.
+	MetricsBuilderConfig metadata.MetricsBuilderConfig `mapstructure:",squash"`
+	// Naming says which names the metrics get.
+	Naming naming.Style `mapstructure:"naming"`
+	// Label is W&B's x_label.
+	Label string `mapstructure:"label"`
+	// Extended turns on all metrics that are off by default, but for those that
+	// stand under metrics.
+	Extended bool `mapstructure:"extended"`
+	// RootPath is where the machine's / is mounted; empty means /.
+	RootPath string `mapstructure:"root_path"`
+	// HostName replaces the name of the machine.
+	HostName string `mapstructure:"host_name"`
+	// DetectionInterval is how often absent hardware is looked for again.
+	DetectionInterval time.Duration `mapstructure:"detection_interval"`
+	// Workloads says whose processes are measured beside the machine.
+	Workloads WorkloadsConfig `mapstructure:"workloads"`
+	// Scrapers holds the section of each family that is on; nil means all.
+	Scrapers map[string]scrapers.Config `mapstructure:"scrapers"`
+
+	// families are those that this build knows; tests bring their own.
+	families []scrapers.Factory
+	// delaySet names the families whose initial delay the user chose.
+	delaySet map[string]bool
+}
+
+// WorkloadsConfig says whose processes are measured.
+type WorkloadsConfig struct {
+	// Pid is a process id, or "self" for the collector; 0 means none.
+	Pid any `mapstructure:"pid"`
+}
+
+func newDefaultConfig(families []scrapers.Factory) *Config {
+	controller := scraperhelper.NewDefaultControllerConfig()
+	controller.CollectionInterval = defaultInterval
+	controller.Timeout = defaultTimeout
+	return &Config{
+		ControllerConfig:     controller,
+		MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
+		Naming:               naming.Template,
+		DetectionInterval:    defaultDetectionInterval,
+		families:             families,
+	}
+}
+
+// receiverKeys is Config without its Unmarshal, so that unknown keys beside
+// `scrapers` are refused.
+type receiverKeys Config
+
+// Unmarshal decodes the section. Families are known by their key: each one's
+// section is laid over its defaults, which follow the receiver's.
+func (c *Config) Unmarshal(conf *confmap.Conf) error {
+	if conf == nil {
+		conf = confmap.New()
+	}
+	own, err := c.ownKeys(conf)
+	if err != nil {
+		return err
+	}
+	errs := []error{own.Unmarshal((*receiverKeys)(c))}
+	if !conf.IsSet("timeout") {
+		c.ControllerConfig.Timeout = min(c.ControllerConfig.Timeout, c.ControllerConfig.CollectionInterval)
+	}
+	return errors.Join(append(errs, c.unmarshalScrapers(conf))...)
+}
+
+// ownKeys returns what is not below `scrapers`, with the metrics that
+// `extended` turns on placed below what the user says of them.
+func (c *Config) ownKeys(conf *confmap.Conf) (*confmap.Conf, error) {
+	own := confmap.New()
+	if extended, ok := conf.Get("extended").(bool); ok && extended {
+		on, err := offByDefault()
+		if err != nil {
+			return nil, err
+		}
+		if err := own.Merge(on); err != nil {
+			return nil, fmt.Errorf("extended: %w", err)
+		}
+	}
+	if err := own.Merge(conf); err != nil {
+		return nil, err
+	}
+	own.Delete(scrapersKey)
+	return own, nil
+}
+
+// offByDefault returns a section that enables every metric that is off by
+// default.
+func offByDefault() (*confmap.Conf, error) {
+	all := confmap.New()
+	if err := all.Marshal(metadata.NewDefaultMetricsBuilderConfig()); err != nil {
+		return nil, fmt.Errorf("extended: listing the metrics: %w", err)
+	}
+	metrics, err := all.Sub(metricsKey)
+	if err != nil {
+		return nil, fmt.Errorf("extended: listing the metrics: %w", err)
+	}
+	on := map[string]any{}
+	for name, section := range metrics.ToStringMap() {
+		if values, ok := section.(map[string]any); ok && values["enabled"] == false {
+			on[name] = map[string]any{"enabled": true}
+		}
+	}
+	return confmap.NewFromStringMap(map[string]any{metricsKey: on}), nil
+}
+
+func (c *Config) unmarshalScrapers(conf *confmap.Conf) error {
+	c.delaySet = map[string]bool{}
+	if conf.Get(scrapersKey) == nil {
+		c.Scrapers = nil
+		return nil
+	}
+	section, err := conf.Sub(scrapersKey)
+	if err != nil {
+		return fmt.Errorf("scrapers: must be a map of families: %w", err)
+	}
+	values := section.ToStringMap()
+	if len(values) == 0 {
+		return errors.New("scrapers: {} turns every family off; leave the key out to have all, or name some of " + c.familyNames())
+	}
+	c.Scrapers = map[string]scrapers.Config{}
+	var errs []error
+	for _, name := range sortedKeys(values) {
+		cfg, err := c.unmarshalFamily(name, section, conf)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.Scrapers[name] = cfg
+	}
+	return errors.Join(errs...)
+}
+
+// unmarshalFamily decodes one section. A key with nothing after it means "on,
+// with defaults".
+func (c *Config) unmarshalFamily(name string, section, conf *confmap.Conf) (scrapers.Config, error) {
+	factory, ok := c.factory(name)
+	if !ok {
+		return nil, fmt.Errorf("scrapers::%s: unknown family; the families are %s", name, c.familyNames())
+	}
+	cfg := c.familyDefaults(factory)
+	sub, err := section.Sub(name)
+	if err != nil {
+		return nil, fmt.Errorf("scrapers::%s: must be a map of settings: %w", name, err)
+	}
+	if err := sub.Unmarshal(cfg); err != nil {
+		return nil, fmt.Errorf("scrapers::%s: %w", name, err)
+	}
+	common := cfg.Common()
+	if !sub.IsSet("timeout") && (sub.IsSet("collection_interval") || !conf.IsSet("timeout")) {
+		common.ControllerConfig.Timeout = min(common.ControllerConfig.Timeout, common.ControllerConfig.CollectionInterval)
+	}
+	c.delaySet[name] = sub.IsSet("initial_delay") || conf.IsSet("initial_delay")
+	return cfg, nil
+}
+
+// familyDefaults returns a family's default section, with the receiver's
+// settings for what both have.
+func (c *Config) familyDefaults(factory scrapers.Factory) scrapers.Config {
+	cfg := factory.DefaultConfig()
+	common := cfg.Common()
+	common.ControllerConfig = c.ControllerConfig
+	common.MaxSeries = scrapers.DefaultMaxSeries
+	return cfg
+}
+
+// Validate checks what concerns the receiver as a whole. confmap calls the
+// Validate of every section below by itself.
+func (c *Config) Validate() error {
+	errs := []error{
+		c.Naming.Validate(),
+		validateRootPath(c.RootPath),
+	}
+	if c.DetectionInterval <= 0 {
+		errs = append(errs, fmt.Errorf("detection_interval: %s: must be above 0", c.DetectionInterval))
+	}
+	errs = append(errs, validateController(c.ControllerConfig))
+	for _, name := range sortedKeys(c.Scrapers) {
+		own := c.Scrapers[name].Common().ControllerConfig
+		if own == c.ControllerConfig {
+			continue // what is inherited is reported once
+		}
+		if err := validateController(own); err != nil {
+			errs = append(errs, fmt.Errorf("scrapers::%s: %w", name, err))
+		}
+	}
+	if strings.ContainsAny(c.Label, "\n\r\x00") {
+		errs = append(errs, fmt.Errorf("label: %q: must be one line", c.Label))
+	}
+	return errors.Join(errs...)
+}
+
+// Validate checks workloads.
+func (w *WorkloadsConfig) Validate() error {
+	_, err := w.target()
+	return err
+}
+
+// target reads the pid as the user wrote it.
+func (w *WorkloadsConfig) target() (scrapers.Target, error) {
+	switch pid := w.Pid.(type) {
+	case nil:
+		return scrapers.Target{}, nil
+	case int:
+		if pid >= 0 {
+			return scrapers.Target{Pid: pid}, nil
+		}
+	case string:
+		if pid == selfPid {
+			return scrapers.Target{Self: true}, nil
+		}
+		if n, err := strconv.Atoi(pid); err == nil && n >= 0 {
+			return scrapers.Target{Pid: n}, nil
+		}
+	}
+	return scrapers.Target{}, fmt.Errorf("pid: %v: must be a process id, or %q for the collector itself", w.Pid, selfPid)
+}
+
+// validateController checks what the controller's own validation does not.
+func validateController(c scraperhelper.ControllerConfig) error {
+	var errs []error
+	if c.InitialDelay < 0 {
+		errs = append(errs, fmt.Errorf("initial_delay: %s: must not be negative", c.InitialDelay))
+	}
+	if c.Timeout == 0 {
+		errs = append(errs, errors.New("timeout: must be above 0, since a source may never answer"))
+	}
+	if c.CollectionInterval > 0 && c.Timeout > c.CollectionInterval {
+		errs = append(errs, fmt.Errorf("timeout: %s: must not be longer than collection_interval (%s)", c.Timeout, c.CollectionInterval))
+	}
+	return errors.Join(errs...)
+}
+
+func validateRootPath(path string) error {
+	if path == "" {
+		return nil
+	}
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("root_path: %q: must be absolute", path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("root_path: %w; mount the machine's / there", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("root_path: %q: is not a directory", path)
+	}
+	return nil
+}
+
+func (c *Config) factory(name string) (scrapers.Factory, bool) {
+	i := slices.IndexFunc(c.families, func(f scrapers.Factory) bool { return f.Name == name })
+	if i < 0 {
+		return scrapers.Factory{}, false
+	}
+	return c.families[i], true
+}
+
+func (c *Config) familyNames() string {
+	names := make([]string, 0, len(c.families))
+	for _, f := range c.families {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

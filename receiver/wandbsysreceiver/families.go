@@ -1,0 +1,17 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wandbsysreceiver
+
+import (
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
+)
+
+// families lists what this build can measure. A new family is one line here
+// and its folder.
+func families() []scrapers.Factory {
+	return []scrapers.Factory{
+		host.NewFactory(),
+	}
+}

@@ -1,0 +1,228 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wandbsysreceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/scraper/scrapererror"
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+// settleTime is how long a call that a shutdown cut short may take to end: a
+// killed program must be reaped.
+const settleTime = 500 * time.Millisecond
+
+// family runs one scraper so that it can neither block a shutdown, nor crash
+// the collector, nor flood the log.
+type family struct {
+	name              string
+	scraper           scrapers.Scraper
+	maxSeries         int
+	timeout           time.Duration
+	detectionInterval time.Duration
+	run               context.Context
+	logger            *zap.Logger
+	health            *familyHealth
+
+	// slot holds the family's one call: at most one is ever left behind.
+	slot      guard.Slot
+	priming   sync.WaitGroup
+	nextProbe time.Time
+}
+
+// start prepares the family and takes its baseline apart from the start path.
+// A family that cannot start does not keep the collector from starting.
+func (f *family) start(ctx context.Context, host component.Host) error {
+	if err := f.scraper.Start(ctx, host); err != nil {
+		f.health.startErr = &scrapers.SourceError{Source: "start", Err: err}
+		return nil
+	}
+	if primer, ok := f.scraper.(scrapers.Primer); ok {
+		f.priming.Go(func() { f.prime(primer) })
+	}
+	return nil
+}
+
+func (f *family) prime(primer scrapers.Primer) {
+	ctx, cancel := context.WithTimeout(f.run, f.timeout)
+	defer cancel()
+	// The outcome shows in the first scrape.
+	_, _ = guard.Call(ctx, &f.slot, func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout))
+		defer cancel()
+		primer.Prime(ctx)
+		return struct{}{}, nil
+	})
+}
+
+// scrape is what the controller calls. It returns an error only when something
+// began to fail, since the controller logs every error it gets, every round.
+func (f *family) scrape(ctx context.Context) (pmetric.Metrics, error) {
+	if f.health.is(stateAbsent) && time.Now().Before(f.nextProbe) {
+		return pmetric.NewMetrics(), nil
+	}
+	begin := time.Now()
+	md, err := f.read(ctx)
+	if f.run.Err() != nil {
+		// The shutdown cut the scrape short; that says nothing of the sources.
+		return md, nil
+	}
+	md, limitErr := f.limit(md)
+	change := f.health.record(md.DataPointCount(), errors.Join(err, limitErr), time.Since(begin))
+	if f.health.is(stateAbsent) {
+		f.nextProbe = time.Now().Add(f.detectionInterval)
+	}
+	f.log(change)
+	if len(change.began) > 0 {
+		return md, scrapererror.NewPartialScrapeError(errors.Join(change.began...), len(change.began))
+	}
+	return md, nil
+}
+
+// read calls the scraper behind the guard. The sources get a part of the time,
+// so that the family can return what did answer.
+func (f *family) read(ctx context.Context) (pmetric.Metrics, error) {
+	if f.health.startErr != nil {
+		return pmetric.NewMetrics(), f.health.startErr
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.run, cancel)()
+	md, err := guard.Call(ctx, &f.slot, func(ctx context.Context) (result, error) {
+		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout))
+		defer cancel()
+		md, err := f.scraper.Scrape(ctx)
+		return result{md, err}, nil
+	})
+	if err != nil {
+		return pmetric.NewMetrics(), &scrapers.SourceError{Source: "scrape", Err: err}
+	}
+	return md.metrics, md.err
+}
+
+// result keeps a scrape's data beside its error: both count.
+type result struct {
+	metrics pmetric.Metrics
+	err     error
+}
+
+// limit drops what goes beyond the family's number of series.
+func (f *family) limit(md pmetric.Metrics) (pmetric.Metrics, error) {
+	count := md.DataPointCount()
+	if count <= f.maxSeries {
+		return md, nil
+	}
+	keepPoints(md, f.maxSeries)
+	return md, &scrapers.SourceError{
+		Source: "series limit",
+		Err:    fmt.Errorf("%d series were dropped: raise scrapers::%s::max_series (%d)", count-f.maxSeries, f.name, f.maxSeries),
+	}
+}
+
+// keepPoints keeps the first n data points. Families emit gauges and sums only
+// beyond OpenMetrics' types, each of which is a slice of points.
+func keepPoints(md pmetric.Metrics, n int) {
+	md.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
+		rm.ScopeMetrics().RemoveIf(func(sm pmetric.ScopeMetrics) bool {
+			sm.Metrics().RemoveIf(func(m pmetric.Metric) bool {
+				n -= keepOfMetric(m, max(n, 0))
+				return pointCount(m) == 0
+			})
+			return sm.Metrics().Len() == 0
+		})
+		return rm.ScopeMetrics().Len() == 0
+	})
+}
+
+// keepOfMetric keeps up to n points of one metric and returns how many it kept.
+func keepOfMetric(m pmetric.Metric, n int) int {
+	kept := 0
+	over := func() bool {
+		kept++
+		return kept > n
+	}
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		m.Gauge().DataPoints().RemoveIf(func(pmetric.NumberDataPoint) bool { return over() })
+	case pmetric.MetricTypeSum:
+		m.Sum().DataPoints().RemoveIf(func(pmetric.NumberDataPoint) bool { return over() })
+	case pmetric.MetricTypeHistogram:
+		m.Histogram().DataPoints().RemoveIf(func(pmetric.HistogramDataPoint) bool { return over() })
+	case pmetric.MetricTypeExponentialHistogram:
+		m.ExponentialHistogram().DataPoints().RemoveIf(func(pmetric.ExponentialHistogramDataPoint) bool { return over() })
+	case pmetric.MetricTypeSummary:
+		m.Summary().DataPoints().RemoveIf(func(pmetric.SummaryDataPoint) bool { return over() })
+	}
+	return min(kept, n)
+}
+
+func pointCount(m pmetric.Metric) int {
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		return m.Gauge().DataPoints().Len()
+	case pmetric.MetricTypeSum:
+		return m.Sum().DataPoints().Len()
+	case pmetric.MetricTypeHistogram:
+		return m.Histogram().DataPoints().Len()
+	case pmetric.MetricTypeExponentialHistogram:
+		return m.ExponentialHistogram().DataPoints().Len()
+	case pmetric.MetricTypeSummary:
+		return m.Summary().DataPoints().Len()
+	}
+	return 0
+}
+
+// log says what changed. What began to fail is the controller's to log.
+func (f *family) log(c change) {
+	if c.state != "" {
+		fields := []zap.Field{zap.String("state", string(c.state))}
+		if c.reason != "" {
+			fields = append(fields, zap.String("reason", c.reason))
+		}
+		if c.cure != "" {
+			fields = append(fields, zap.String("cure", c.cure))
+		}
+		f.logger.Info("Family changed its state", fields...)
+	}
+	for _, source := range c.ended {
+		f.logger.Info("Source answers again", zap.String("source", source))
+	}
+	for _, what := range c.gone {
+		f.logger.Warn("Target is gone", zap.String("what", what))
+	}
+}
+
+// shutdown frees the family, unless a call of it hangs: then what it holds may
+// be in use, and ends with the process.
+func (f *family) shutdown(ctx context.Context) error {
+	f.priming.Wait()
+	if !f.settle(ctx) {
+		f.logger.Warn("Left a hanging call behind", zap.Duration("hung_for", f.slot.HungFor()))
+		return nil
+	}
+	_, err := guard.Call(ctx, &f.slot, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.scraper.Shutdown(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: stopping: %w", f.name, err)
+	}
+	return nil
+}
+
+// settle gives a call that was cut short the time to clean up after itself.
+func (f *family) settle(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	return f.slot.Settle(ctx)
+}

@@ -1,0 +1,196 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wandbsysreceiver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/scraper"
+	"go.opentelemetry.io/collector/scraper/scraperhelper"
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+const (
+	// shutdownTimeout bounds how long the families get to stop.
+	shutdownTimeout = 5 * time.Second
+	// maxSpread bounds how far first scrapes are spread over a cluster.
+	maxSpread = 5 * time.Second
+)
+
+// sysReceiver runs one controller per family, so that a family that hangs
+// delays only itself.
+type sysReceiver struct {
+	logger      *zap.Logger
+	telemetry   *metadata.TelemetryBuilder
+	health      *health
+	controllers []receiver.Metrics
+	off         []string
+
+	// run ends when Shutdown begins. Everything that a scrape does is under it,
+	// since the controllers do not end a running scrape.
+	run  context.Context
+	stop context.CancelFunc
+
+	shutdown    sync.Once
+	shutdownErr error
+}
+
+func newReceiver(set receiver.Settings, cfg *Config, next consumer.Metrics) (*sysReceiver, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, fmt.Errorf("making the receiver's own metrics: %w", err)
+	}
+	r := &sysReceiver{logger: set.Logger, telemetry: telemetry, health: newHealth(set.ID.String())}
+	r.run, r.stop = context.WithCancel(context.Background())
+	target, err := cfg.Workloads.target()
+	if err != nil {
+		return nil, fmt.Errorf("workloads::%w", err)
+	}
+	hostName := identity.HostName(cfg.HostName, cfg.RootPath)
+	machine := identity.New(hostName, cfg.Label, cfg.RootPath, cfg.MetricsBuilderConfig.ResourceAttributes)
+	for _, factory := range cfg.families {
+		section, on := cfg.section(factory)
+		if !on {
+			r.off = append(r.off, factory.Name)
+			continue
+		}
+		settings := scrapers.Settings{
+			Receiver: set, Metrics: cfg.MetricsBuilderConfig,
+			Identity: machine, RootPath: cfg.RootPath, Target: target,
+		}
+		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))
+		if !cfg.delaySet[factory.Name] {
+			common := section.Common()
+			common.ControllerConfig.InitialDelay = spread(hostName, factory.Name, common.ControllerConfig.CollectionInterval)
+		}
+		if err := r.add(settings, cfg, factory, section, next); err != nil {
+			return nil, fmt.Errorf("%s: %w", factory.Name, err)
+		}
+	}
+	return r, nil
+}
+
+// section returns the settings of a family, as a copy that may be changed, and
+// whether the family is on.
+func (c *Config) section(factory scrapers.Factory) (scrapers.Config, bool) {
+	if c.Scrapers == nil {
+		return c.familyDefaults(factory), true
+	}
+	cfg, on := c.Scrapers[factory.Name]
+	return cfg, on
+}
+
+// add makes a family and its controller.
+func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.Factory, section scrapers.Config, next consumer.Metrics) error {
+	s, err := factory.New(set, section)
+	if err != nil {
+		return err
+	}
+	common := section.Common()
+	f := &family{
+		name:              factory.Name,
+		scraper:           s,
+		maxSeries:         common.MaxSeries,
+		timeout:           common.ControllerConfig.Timeout,
+		detectionInterval: cfg.DetectionInterval,
+		run:               r.run,
+		logger:            set.Receiver.Logger,
+		health:            r.health.add(factory.Name),
+	}
+	scraperType, err := component.NewType(factory.Name)
+	if err != nil {
+		return err
+	}
+	metrics, err := scraper.NewMetrics(f.scrape, scraper.WithStart(f.start), scraper.WithShutdown(f.shutdown))
+	if err != nil {
+		return err
+	}
+	forward := &forwarder{next: next, names: naming.New(cfg.Naming, cfg.Label), run: r.run, timeout: common.ControllerConfig.Timeout}
+	consume, err := consumer.NewMetrics(forward.consume, consumer.WithCapabilities(next.Capabilities()))
+	if err != nil {
+		return err
+	}
+	controller, err := scraperhelper.NewMetricsController(&common.ControllerConfig, set.Receiver, consume,
+		scraperhelper.AddMetricsScraper(scraperType, metrics))
+	if err != nil {
+		return err
+	}
+	r.controllers = append(r.controllers, controller)
+	return nil
+}
+
+// Start starts every family. Nothing here waits for a source.
+func (r *sysReceiver) Start(ctx context.Context, host component.Host) error {
+	for _, name := range r.off {
+		r.logger.Info("Family is off", zap.String("family", name),
+			zap.String("reason", "not listed under scrapers"), zap.String("cure", "add scrapers::"+name))
+		r.health.addOff(name)
+	}
+	if err := r.health.start(r.telemetry, host); err != nil {
+		return fmt.Errorf("registering the receiver's own metrics: %w", err)
+	}
+	for _, c := range r.controllers {
+		if err := c.Start(ctx, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shutdown ends what is running, then stops the families in parallel. Each is
+// stopped once, since a controller does not survive a second time; one that
+// does not stop in time is left behind.
+func (r *sysReceiver) Shutdown(ctx context.Context) error {
+	r.shutdown.Do(func() {
+		r.stop()
+		r.shutdownErr = r.stopControllers(ctx)
+		r.health.stop()
+		r.telemetry.Shutdown()
+	})
+	return r.shutdownErr
+}
+
+func (r *sysReceiver) stopControllers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	results := make(chan error, len(r.controllers))
+	for _, c := range r.controllers {
+		go func() { results <- c.Shutdown(ctx) }()
+	}
+	var errs []error
+	for range r.controllers {
+		select {
+		case err := <-results:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			return errors.Join(append(errs, fmt.Errorf("stopping the families: %w", context.Cause(ctx)))...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// spread returns a delay within the interval that depends on the machine and
+// the family only, so that agents started together do not scrape in step.
+func spread(hostName, family string, interval time.Duration) time.Duration {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(hostName + "\x00" + family))
+	window := uint64(min(interval, maxSpread) / time.Millisecond)
+	if window == 0 {
+		return 0
+	}
+	return time.Duration(h.Sum64()%window) * time.Millisecond
+}
