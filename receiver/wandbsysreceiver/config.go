@@ -61,7 +61,8 @@ type Config struct {
 
 	// families are those that this build knows; tests bring their own.
 	families []scrapers.Factory
-	// delaySet names the families whose initial delay the user chose.
+	// delaySet names the families whose initial delay the user chose; the empty
+	// name stands for the receiver's own key.
 	delaySet map[string]bool
 }
 
@@ -146,7 +147,7 @@ func offByDefault() (*confmap.Conf, error) {
 }
 
 func (c *Config) unmarshalScrapers(conf *confmap.Conf) error {
-	c.delaySet = map[string]bool{}
+	c.delaySet = map[string]bool{"": conf.IsSet("initial_delay")}
 	if conf.Get(scrapersKey) == nil {
 		c.Scrapers = nil
 		return nil
@@ -191,7 +192,7 @@ func (c *Config) unmarshalFamily(name string, section, conf *confmap.Conf) (scra
 	if !sub.IsSet("timeout") && (sub.IsSet("collection_interval") || !conf.IsSet("timeout")) {
 		common.ControllerConfig.Timeout = min(common.ControllerConfig.Timeout, common.ControllerConfig.CollectionInterval)
 	}
-	c.delaySet[name] = sub.IsSet("initial_delay") || conf.IsSet("initial_delay")
+	c.delaySet[name] = sub.IsSet("initial_delay")
 	return cfg, nil
 }
 

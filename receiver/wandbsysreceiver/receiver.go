@@ -73,7 +73,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Metrics) (*sy
 			Identity: machine, RootPath: cfg.RootPath, Target: target,
 		}
 		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))
-		if !cfg.delaySet[factory.Name] {
+		if !cfg.delaySet[""] && !cfg.delaySet[factory.Name] {
 			common := section.Common()
 			common.ControllerConfig.InitialDelay = spread(hostName, factory.Name, common.ControllerConfig.CollectionInterval)
 		}
