@@ -34,6 +34,11 @@ func ReadInto(path string, buf []byte, limit int64) ([]byte, error) {
 		return buf, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer closeFile(f)
+	return readOpen(f, path, buf, limit)
+}
+
+// readOpen reads an open file from where it stands to its end.
+func readOpen(f file, path string, buf []byte, limit int64) ([]byte, error) {
 	limit = max(limit, 0)
 	for int64(len(buf)) <= limit {
 		if len(buf) == cap(buf) {

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
 )
@@ -38,11 +36,11 @@ var (
 // mount table that tells which device is under a path.
 type diskSource struct {
 	slot      guard.Slot
-	diskstats string
-	// blockDirs are the places where sysfs lists block devices.
-	blockDirs []string
+	diskstats guard.KeptFile
+	// class is what /sys says of block devices.
+	class sysClass
 	// mountTables are the machine's own and, where that is hidden, ours.
-	mountTables [2]string
+	mountTables [2]guard.KeptFile
 	rootPath    string
 	needMounts  bool
 	now         func() time.Time
@@ -70,9 +68,9 @@ type diskTable struct {
 
 func newDiskSource(proc, sys, rootPath string, needMounts bool, now func() time.Time) *diskSource {
 	return &diskSource{
-		diskstats:   filepath.Join(proc, "diskstats"),
-		blockDirs:   []string{filepath.Join(sys, "class/block"), filepath.Join(sys, "block")},
-		mountTables: [2]string{filepath.Join(proc, "1/mountinfo"), filepath.Join(proc, "self/mountinfo")},
+		diskstats:   guard.KeptFile{Path: filepath.Join(proc, "diskstats")},
+		class:       sysClass{dirs: []string{filepath.Join(sys, "class/block"), filepath.Join(sys, "block")}},
+		mountTables: [2]guard.KeptFile{{Path: filepath.Join(proc, "1/mountinfo")}, {Path: filepath.Join(proc, "self/mountinfo")}},
 		rootPath:    rootPath,
 		needMounts:  needMounts,
 		now:         now,
@@ -84,7 +82,7 @@ func newDiskSource(proc, sys, rootPath string, needMounts bool, now func() time.
 // as in gVisor and Fargate.
 func (s *diskSource) read(context.Context) (*diskTable, error) {
 	var err error
-	s.buf, err = guard.ReadInto(s.diskstats, s.buf, maxFile)
+	s.buf, err = s.diskstats.ReadInto(s.buf, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -96,8 +94,9 @@ func (s *diskSource) read(context.Context) (*diskTable, error) {
 	if len(s.parsed) == 0 {
 		return nil, err
 	}
-	t := &diskTable{parsed: s.parsed, blockDir: s.blockDir()}
-	s.classify(t.blockDir)
+	s.class.begin()
+	t := &diskTable{parsed: s.parsed, blockDir: s.class.dir}
+	s.classify()
 	t.reading = diskReading{at: at, devices: s.devices}
 	if s.needMounts {
 		t.mounts, t.prefix = s.readMounts()
@@ -105,25 +104,16 @@ func (s *diskSource) read(context.Context) (*diskTable, error) {
 	return t, err
 }
 
-func (s *diskSource) blockDir() string {
-	for _, dir := range s.blockDirs {
-		if exists(dir) {
-			return dir
-		}
-	}
-	return ""
-}
-
 // classify fills devices and finds the base devices among them: whole disks,
 // so that I/O through partitions, LVM, LUKS and RAID counts once.
-func (s *diskSource) classify(blockDir string) {
+func (s *diskSource) classify() {
 	s.devices = s.devices[:0]
 	found := false
 	for i := range s.parsed {
 		p := &s.parsed[i]
 		d := deviceReading{name: s.names.of(p.Name), read: p.SectorsRead * sectorSize, written: p.SectorsWritten * sectorSize}
-		if blockDir != "" {
-			d.base = !s.matches(notBase, d.name) && isWholeDisk(blockDir, d.name)
+		if s.class.dir != "" {
+			d.base = !s.matches(notBase, d.name) && s.class.of(d.name, d.read, d.written, isWholeDisk)
 		} else {
 			d.base = !s.matches(notBaseByName, d.name)
 		}
@@ -166,15 +156,24 @@ func isWholeDisk(blockDir, name string) bool {
 // either, no device backs a path.
 func (s *diskSource) readMounts() ([]procread.Mount, string) {
 	prefix := ""
-	for _, table := range s.mountTables {
+	for i := range s.mountTables {
+		table := &s.mountTables[i]
+		if !table.Changed() {
+			return s.mounts, prefix
+		}
 		var err error
-		if s.mountBuf, err = guard.ReadInto(table, s.mountBuf, maxFile); err == nil && len(s.mountBuf) > 0 {
+		if s.mountBuf, err = table.ReadInto(s.mountBuf, maxFile); err == nil && len(s.mountBuf) > 0 {
 			s.mounts, _ = procread.ParseMountinfo(s.mounts[:0], s.mountBuf)
 			return s.mounts, prefix
 		}
 		prefix = s.rootPath
 	}
 	return nil, ""
+}
+
+// files are those that are held open.
+func (s *diskSource) files() []*guard.KeptFile {
+	return []*guard.KeptFile{&s.diskstats, &s.mountTables[0], &s.mountTables[1]}
 }
 
 // addDisks puts the disks into the reading and marks those under a configured
@@ -279,6 +278,3 @@ func (n *names) of(b []byte) string {
 	n.known[name] = name
 	return name
 }
-
-// exists is os.Stat without its allocations.
-func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }

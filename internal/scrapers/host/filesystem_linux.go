@@ -7,17 +7,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 )
-
-// statfsTimeout is how long a file system may take to answer. A dead NFS or
-// FUSE mount never does.
-const statfsTimeout = 5 * time.Second
 
 // filesystemSource asks the file system at one configured path.
 type filesystemSource struct {
@@ -83,18 +78,17 @@ func resolve(rootPath, path string) string {
 	return filepath.Join("/", inside)
 }
 
-// addFilesystems asks all file systems side by side.
-func (s *linuxSource) addFilesystems(ctx context.Context, r *reading) {
-	if len(s.filesystems) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, statfsTimeout)
-	defer cancel()
+// askFilesystems puts a question for each path into the batch.
+func (s *linuxSource) askFilesystems(b *guard.Batch) []*guard.Pending[*filesystemReading] {
 	pending := make([]*guard.Pending[*filesystemReading], 0, len(s.filesystems))
 	for _, f := range s.filesystems {
-		pending = append(pending, guard.Go(ctx, &f.slot, f.read))
+		pending = append(pending, guard.Add(b, &f.slot, f.read))
 	}
-	r.filesystems = make([]filesystemReading, 0, len(s.filesystems))
+	return pending
+}
+
+func (s *linuxSource) addFilesystems(r *reading, pending []*guard.Pending[*filesystemReading]) {
+	r.filesystems = make([]filesystemReading, 0, len(pending))
 	for i, p := range pending {
 		if f := collect(r, p, s.filesystems[i].path); f != nil {
 			r.filesystems = append(r.filesystems, *f)

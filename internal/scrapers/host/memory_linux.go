@@ -13,13 +13,13 @@ import (
 // memorySource reads /proc/meminfo.
 type memorySource struct {
 	slot guard.Slot
-	path string
+	file guard.KeptFile
 	buf  []byte
 }
 
 func (s *memorySource) read(context.Context) (*memoryReading, error) {
 	var err error
-	if s.buf, err = guard.ReadInto(s.path, s.buf, maxFile); err != nil {
+	if s.buf, err = s.file.ReadInto(s.buf, maxFile); err != nil {
 		return nil, err
 	}
 	m, err := procread.ParseMeminfo(s.buf)
@@ -37,7 +37,7 @@ func (s *memorySource) read(context.Context) (*memoryReading, error) {
 // statSource reads the CPUs of /proc/stat.
 type statSource struct {
 	slot guard.Slot
-	path string
+	file guard.KeptFile
 	buf  []byte
 	cpus []procread.CPU
 }
@@ -49,7 +49,7 @@ type statReading struct {
 
 func (s *statSource) read(context.Context) (*statReading, error) {
 	var err error
-	if s.buf, err = guard.ReadInto(s.path, s.buf, maxFile); err != nil {
+	if s.buf, err = s.file.ReadInto(s.buf, maxFile); err != nil {
 		return nil, err
 	}
 	if s.cpus, err = procread.ParseCPUs(s.cpus[:0], s.buf); err != nil {

@@ -30,8 +30,8 @@ type networkSource struct {
 	slot guard.Slot
 	// tables are net/dev as pid 1 sees it and, where that is hidden, as we do:
 	// <proc>/net is a link to our own namespace even in a mounted host /proc.
-	tables           [2]string
-	classDir         string
+	tables           [2]guard.KeptFile
+	class            sysClass
 	include, exclude []*regexp.Regexp
 	now              func() time.Time
 
@@ -43,11 +43,11 @@ type networkSource struct {
 
 func newNetworkSource(proc, sys string, include, exclude []*regexp.Regexp, now func() time.Time) *networkSource {
 	return &networkSource{
-		tables:   [2]string{filepath.Join(proc, "1/net/dev"), filepath.Join(proc, "net/dev")},
-		classDir: filepath.Join(sys, "class/net"),
-		include:  include,
-		exclude:  exclude,
-		now:      now,
+		tables:  [2]guard.KeptFile{{Path: filepath.Join(proc, "1/net/dev")}, {Path: filepath.Join(proc, "net/dev")}},
+		class:   sysClass{dirs: []string{filepath.Join(sys, "class/net")}},
+		include: include,
+		exclude: exclude,
+		now:     now,
 	}
 }
 
@@ -73,54 +73,61 @@ func (s *networkSource) read(context.Context) (*networkReading, error) {
 
 func (s *networkSource) readTable() error {
 	var err error
-	if s.buf, err = guard.ReadInto(s.tables[0], s.buf, maxFile); err == nil {
-		return nil
+	for i := range s.tables {
+		if s.buf, err = s.tables[i].ReadInto(s.buf, maxFile); err == nil {
+			return nil
+		}
 	}
-	s.buf, err = guard.ReadInto(s.tables[1], s.buf, maxFile)
 	return err
+}
+
+// files are those that are held open.
+func (s *networkSource) files() []*guard.KeptFile {
+	return []*guard.KeptFile{&s.tables[0], &s.tables[1]}
 }
 
 // choose marks the interfaces that count.
 func (s *networkSource) choose() {
 	switch {
 	case len(s.include) > 0:
-		s.mark(func(name string) bool { return matchAny(s.include, name) })
-	case s.mark(s.isPhysical):
+		s.mark(func(n *interfaceReading) bool { return matchAny(s.include, n.name) })
+	case s.markPhysical():
 		s.markContainerUplink()
-	case s.mark(func(name string) bool { return name != loopback && !isVirtual(name) }):
+	case s.mark(func(n *interfaceReading) bool { return n.name != loopback && !isVirtual(n.name) }):
 	default:
-		s.mark(func(name string) bool { return name != loopback })
+		s.mark(func(n *interfaceReading) bool { return n.name != loopback })
 	}
-	if len(s.exclude) == 0 {
-		return
-	}
-	for i := range s.interfaces {
-		n := &s.interfaces[i]
-		n.counted = n.counted && !matchAny(s.exclude, n.name)
+	if len(s.exclude) > 0 {
+		s.mark(func(n *interfaceReading) bool { return n.counted && !matchAny(s.exclude, n.name) })
 	}
 }
 
 // mark sets what counts, and tells whether anything does.
-func (s *networkSource) mark(counts func(name string) bool) bool {
+func (s *networkSource) mark(counts func(*interfaceReading) bool) bool {
 	found := false
 	for i := range s.interfaces {
 		n := &s.interfaces[i]
-		n.counted = counts(n.name)
+		n.counted = counts(n)
 		found = found || n.counted
 	}
 	return found
 }
 
-// isPhysical asks sysfs. Bonds, bridges, VLANs, veth and tun have no `device`.
-// A virtual function below a master that has one too (Azure, Hyper-V) carries
-// the bytes that its master counts already.
-func (s *networkSource) isPhysical(name string) bool {
-	if name == loopback {
+// markPhysical asks sysfs. Bonds, bridges, VLANs, veth and tun have no
+// `device`. A virtual function below a master that has one too (Azure, Hyper-V)
+// carries the bytes that its master counts already.
+func (s *networkSource) markPhysical() bool {
+	s.class.begin()
+	if s.class.dir == "" {
 		return false
 	}
-	entry := s.classDir + "/" + name
-	return exists(entry+"/device") && !exists(entry+"/master/device")
+	return s.mark(func(n *interfaceReading) bool {
+		return n.name != loopback && s.class.of(n.name, n.received, n.sent, hasDevice) &&
+			!exists(s.class.dir+"/"+n.name+"/master/device")
+	})
 }
+
+func hasDevice(dir, name string) bool { return exists(dir + "/" + name + "/device") }
 
 // markContainerUplink counts a container's eth0 beside its SR-IOV interfaces:
 // it is one end of a veth pair and has no `device`, but is a network of its own.
@@ -130,7 +137,7 @@ func (s *networkSource) markContainerUplink() {
 		if n.name != "eth0" || n.counted {
 			continue
 		}
-		entry := s.classDir + "/eth0"
+		entry := s.class.dir + "/eth0"
 		n.counted = !exists(entry+"/device") && !exists(entry+"/master") &&
 			!exists(entry+"/bridge") && !exists(entry+"/bonding")
 	}

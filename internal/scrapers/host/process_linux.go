@@ -27,12 +27,12 @@ type processSource struct {
 	proc   string
 	target scrapers.Target
 	env    environment
-	bootID string // path
+
+	bootID, stat, statm, status guard.KeptFile
 
 	// pid and key are known from the first good reading on. Another process
 	// that gets the pid later is not the target.
 	pid  int
-	dir  string
 	boot string // as last read
 	key  *processKey
 	buf  []byte
@@ -43,7 +43,7 @@ func newProcessSource(proc string, target scrapers.Target, env environment) *pro
 		proc:   proc,
 		target: target,
 		env:    env,
-		bootID: filepath.Join(proc, "sys/kernel/random/boot_id"),
+		bootID: guard.KeptFile{Path: filepath.Join(proc, "sys/kernel/random/boot_id")},
 		pid:    target.Pid,
 	}
 }
@@ -54,7 +54,7 @@ func (s *processSource) read(context.Context) (*processReading, error) {
 	if err := s.findSelf(); err != nil {
 		return nil, err
 	}
-	s.dir = s.proc + "/" + strconv.Itoa(s.pid)
+	s.openFiles()
 	r, err := s.readStat()
 	if err != nil {
 		return nil, s.orGone(err)
@@ -83,9 +83,23 @@ func (s *processSource) findSelf() error {
 	return nil
 }
 
+// openFiles names the files once the pid is known.
+func (s *processSource) openFiles() {
+	if s.stat.Path != "" {
+		return
+	}
+	dir := s.proc + "/" + strconv.Itoa(s.pid)
+	s.stat.Path, s.statm.Path, s.status.Path = dir+"/stat", dir+"/statm", dir+"/status"
+}
+
+// files are those that are held open.
+func (s *processSource) files() []*guard.KeptFile {
+	return []*guard.KeptFile{&s.bootID, &s.stat, &s.statm, &s.status}
+}
+
 func (s *processSource) readStat() (*processReading, error) {
 	s.readBootID()
-	if err := s.readFile("stat"); err != nil {
+	if err := s.readFile(&s.stat); err != nil {
 		return nil, err
 	}
 	at := s.env.now()
@@ -112,13 +126,13 @@ func (s *processSource) readStat() (*processReading, error) {
 // once, nothing is concluded.
 func (s *processSource) readBootID() {
 	var err error
-	if s.buf, err = guard.ReadInto(s.bootID, s.buf, maxFile); err == nil && string(s.buf) != s.boot {
+	if s.buf, err = s.bootID.ReadInto(s.buf, maxFile); err == nil && string(s.buf) != s.boot {
 		s.boot = string(s.buf)
 	}
 }
 
 func (s *processSource) readMemory(r *processReading) error {
-	if err := s.readFile("statm"); err != nil {
+	if err := s.readFile(&s.statm); err != nil {
 		return err
 	}
 	pages, err := procread.ParseResident(s.buf)
@@ -132,7 +146,7 @@ func (s *processSource) readMemory(r *processReading) error {
 // readCapacity reads the CPUs that the process may run on. A process that
 // ended by now leaves the rest of the reading good.
 func (s *processSource) readCapacity(r *processReading) error {
-	err := s.readFile("status")
+	err := s.readFile(&s.status)
 	if isEnded(err) {
 		return nil
 	}
@@ -147,9 +161,9 @@ func (s *processSource) readCapacity(r *processReading) error {
 	return nil
 }
 
-func (s *processSource) readFile(name string) error {
+func (s *processSource) readFile(file *guard.KeptFile) error {
 	var err error
-	s.buf, err = guard.ReadInto(s.dir+"/"+name, s.buf, maxFile)
+	s.buf, err = file.ReadInto(s.buf, maxFile)
 	return err
 }
 

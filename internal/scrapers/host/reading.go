@@ -15,6 +15,8 @@ type source interface {
 	read(ctx context.Context, w want) *reading
 	// counters reads only what counts from the start.
 	counters(ctx context.Context) *reading
+	// close frees what is held open. Nothing is read after it.
+	close()
 }
 
 // want says which readings are needed beyond those that always are.

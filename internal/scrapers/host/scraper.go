@@ -74,7 +74,10 @@ func newScraperFor(set scrapers.Settings, cfg *Config, src source) *hostScraper 
 func (*hostScraper) Start(context.Context, component.Host) error { return nil }
 
 // Shutdown implements scrapers.Scraper.
-func (*hostScraper) Shutdown(context.Context) error { return nil }
+func (s *hostScraper) Shutdown(context.Context) error {
+	s.source.close()
+	return nil
+}
 
 // Prime takes the baseline of the counters.
 func (s *hostScraper) Prime(ctx context.Context) {

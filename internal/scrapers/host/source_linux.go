@@ -22,6 +22,10 @@ import (
 // mountinfo of machines with thousands of devices or mounts.
 const maxFile = 8 << 20
 
+// sourceTimeout is how long a source may take to answer. statfs on a dead NFS
+// or FUSE mount never does, nor does a /proc file of a dead LXCFS.
+const sourceTimeout = 5 * time.Second
+
 // linuxSource reads /proc and /sys below a root. What can hang runs behind a
 // slot of its own, all of them side by side; the buffers belong to the slots.
 type linuxSource struct {
@@ -60,10 +64,10 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 	s := &linuxSource{
 		proc:      proc,
 		hasTarget: target.IsSet(),
-		memory:    memorySource{path: filepath.Join(proc, "meminfo")},
+		memory:    memorySource{file: guard.KeptFile{Path: filepath.Join(proc, "meminfo")}},
 		disks:     newDiskSource(proc, sys, rootPath, len(cfg.DiskPaths) > 0, env.now),
 		network:   newNetworkSource(proc, sys, include, exclude, env.now),
-		stat:      statSource{path: filepath.Join(proc, "stat")},
+		stat:      statSource{file: guard.KeptFile{Path: filepath.Join(proc, "stat")}},
 		process:   newProcessSource(proc, target, env),
 	}
 	for _, path := range cfg.DiskPaths {
@@ -72,23 +76,28 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 	return s, nil
 }
 
-// read implements source. Every source starts at once, so that one that hangs
-// does not take the others' time.
+// read implements source. A source that hangs takes nothing but its own
+// reading away.
 func (s *linuxSource) read(ctx context.Context, w want) *reading {
-	memory := guard.Go(ctx, &s.memory.slot, s.memory.read)
-	disks := guard.Go(ctx, &s.disks.slot, s.disks.read)
-	network := guard.Go(ctx, &s.network.slot, s.network.read)
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	b := guard.NewBatch(ctx)
+	memory := guard.Add(b, &s.memory.slot, s.memory.read)
+	disks := guard.Add(b, &s.disks.slot, s.disks.read)
+	network := guard.Add(b, &s.network.slot, s.network.read)
 	var cpus *guard.Pending[*statReading]
 	if w.cores || s.hasTarget {
-		cpus = guard.Go(ctx, &s.stat.slot, s.stat.read)
+		cpus = guard.Add(b, &s.stat.slot, s.stat.read)
 	}
 	var process *guard.Pending[*processReading]
 	if s.hasTarget {
-		process = guard.Go(ctx, &s.process.slot, s.process.read)
+		process = guard.Add(b, &s.process.slot, s.process.read)
 	}
+	filesystems := s.askFilesystems(b)
+	b.Run()
 
 	r := &reading{}
-	s.addFilesystems(ctx, r)
+	s.addFilesystems(r, filesystems)
 	r.memory = collect(r, memory, "meminfo")
 	s.addDisks(r, collect(r, disks, "diskstats"))
 	r.network = collect(r, network, "net/dev")
@@ -100,12 +109,34 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 
 // counters implements source.
 func (s *linuxSource) counters(ctx context.Context) *reading {
-	disks := guard.Go(ctx, &s.disks.slot, s.disks.read)
-	network := guard.Go(ctx, &s.network.slot, s.network.read)
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	b := guard.NewBatch(ctx)
+	disks := guard.Add(b, &s.disks.slot, s.disks.read)
+	network := guard.Add(b, &s.network.slot, s.network.read)
+	b.Run()
 	r := &reading{}
 	s.addDisks(r, collect(r, disks, "diskstats"))
 	r.network = collect(r, network, "net/dev")
 	return r
+}
+
+// close implements source. What a hanging call has open stays open.
+func (s *linuxSource) close() {
+	closeUnlessHung(&s.memory.slot, &s.memory.file)
+	closeUnlessHung(&s.stat.slot, &s.stat.file)
+	closeUnlessHung(&s.disks.slot, s.disks.files()...)
+	closeUnlessHung(&s.network.slot, s.network.files()...)
+	closeUnlessHung(&s.process.slot, s.process.files()...)
+}
+
+func closeUnlessHung(slot *guard.Slot, files ...*guard.KeptFile) {
+	if slot.Hung() {
+		return
+	}
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // collect waits for one source. A source may give a reading and an error for

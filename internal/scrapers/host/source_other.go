@@ -93,6 +93,9 @@ func (s *portableSource) counters(ctx context.Context) *reading {
 	return r
 }
 
+// close implements source.
+func (*portableSource) close() {}
+
 // call runs one source behind its slot.
 func call[T any](ctx context.Context, r *reading, slot *guard.Slot, name string, fn func(context.Context) (*T, error)) *T {
 	value, err := guard.Call(ctx, slot, fn)
