@@ -49,8 +49,12 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: ## benchmarks, and the comparison with W&B's way of reading the host
+bench: bench-host ## benchmarks, and the comparison with W&B's way of reading the host
 	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/...
+
+.PHONY: bench-host
+bench-host: ## the comparison alone
+	go test -run '^$$' -bench BenchmarkHost -benchtime 3000x ./internal/scrapers/host
 
 .PHONY: generate
 generate: $(TOOLS)/mdatagen ## regenerate internal/metadata and documentation.md from metadata.yaml
