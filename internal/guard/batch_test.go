@@ -5,7 +5,7 @@ package guard
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -117,7 +117,7 @@ func hang(t *testing.T, s *Slot, release <-chan struct{}) {
 
 func BenchmarkBatch(b *testing.B) {
 	for _, n := range []int{1, 5} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			slots := make([]Slot, n)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -74,7 +74,7 @@ func reapOrphans(pgid int) {
 	for range orphanTries {
 		pid, err := unix.Wait4(-pgid, nil, unix.WNOHANG, nil)
 		switch {
-		case err == unix.EINTR || pid > 0: //nolint:errorlint // a bare errno
+		case err == unix.EINTR || pid > 0:
 		case err != nil:
 			return
 		default:

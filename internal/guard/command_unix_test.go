@@ -38,11 +38,12 @@ func script(t testing.TB, body string) string {
 	// and the start of the script would fail with "text file busy".
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o700))
 	return path
 }
 
 func bounded(t testing.TB) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	t.Cleanup(cancel)
 	return ctx
@@ -90,6 +91,7 @@ func requireNoChildren(t testing.TB) {
 
 // cancelOnceWritten returns a context that ends when the script wrote the file.
 func cancelOnceWritten(t testing.TB, tool, name string) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithCancel(bounded(t))
 	go func() {
 		defer cancel()
@@ -174,9 +176,9 @@ func TestRunSaysWhyItCannotStart(t *testing.T) {
 	dir := t.TempDir()
 	plain := writeFile(t, []byte("#!/bin/sh\n"))
 	noInterpreter := filepath.Join(dir, "tool")
-	require.NoError(t, os.WriteFile(noInterpreter, []byte("#!/no/such/python3\n"), 0o700)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(noInterpreter, []byte("#!/no/such/python3\n"), 0o700))
 	noFormat := filepath.Join(dir, "text")
-	require.NoError(t, os.WriteFile(noFormat, []byte("hello\n"), 0o700)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(noFormat, []byte("hello\n"), 0o700))
 	tests := []struct {
 		name string
 		c    Command

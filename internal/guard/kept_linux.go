@@ -77,7 +77,7 @@ func (f *KeptFile) pread(buf []byte, limit int64) ([]byte, error) {
 			buf = slices.Grow(buf, max(cap(buf), firstRead))
 		}
 		n, err := unix.Pread(f.fd, buf[len(buf):cap(buf)], int64(len(buf)))
-		if err == unix.EINTR { //nolint:errorlint // a bare errno
+		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {

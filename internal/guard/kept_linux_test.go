@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestKeptFileOfAnEndedProcess(t *testing.T) {
 	defer f.Close()
 	content, err := f.ReadInto(nil, keptLimit)
 	require.NoError(t, err)
-	assert.True(t, strings.HasPrefix(string(content), fmt.Sprint(cmd.Process.Pid)))
+	assert.True(t, strings.HasPrefix(string(content), strconv.Itoa(cmd.Process.Pid)))
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	_, err = f.ReadInto(nil, keptLimit)

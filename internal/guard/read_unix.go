@@ -25,7 +25,7 @@ type file = int
 func openFile(path string) (file, error) {
 	for {
 		f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != unix.EINTR { //nolint:errorlint // a bare errno
+		if err != unix.EINTR {
 			return f, err
 		}
 	}
@@ -38,8 +38,8 @@ func readFile(f file, p []byte) (int, error) {
 		switch {
 		case err == nil:
 			return n, nil
-		case err == unix.EINTR: //nolint:errorlint // a bare errno
-		case err == unix.EAGAIN && again < againTries: //nolint:errorlint // a bare errno
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && again < againTries:
 			again++
 			time.Sleep(againPause)
 		default:

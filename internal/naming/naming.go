@@ -5,7 +5,7 @@
 // template form (metric `gpu.temp` with the attribute gpu_index); this package
 // turns finished metrics into full tags (`gpu.0.temp`) just before the next
 // consumer, and reads such tags back.
-package naming // import "github.com/wandbsys/otelcol-wandbsys/internal/naming"
+package naming
 
 import "fmt"
 

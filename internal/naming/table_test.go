@@ -51,14 +51,6 @@ func (md *metadataFile) key(attr string) string {
 	return attr
 }
 
-func rowOf(metric string) (row, bool) {
-	i := slices.IndexFunc(table, func(r row) bool { return r.metric == metric })
-	if i < 0 {
-		return row{}, false
-	}
-	return table[i], true
-}
-
 func placeholders(template string) []string {
 	var keys []string
 	for _, s := range compile(template) {

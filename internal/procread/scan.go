@@ -19,10 +19,8 @@ import (
 
 // nextLine returns the first line of b without its end, and the rest.
 func nextLine(b []byte) (line, rest []byte) {
-	if i := bytes.IndexByte(b, '\n'); i >= 0 {
-		return b[:i], b[i+1:]
-	}
-	return b, nil
+	line, rest, _ = bytes.Cut(b, []byte{'\n'})
+	return line, rest
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }

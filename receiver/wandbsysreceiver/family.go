@@ -49,7 +49,7 @@ func (f *family) start(ctx context.Context, host component.Host) error {
 		return nil
 	}
 	if primer, ok := f.scraper.(scrapers.Primer); ok {
-		f.priming.Go(func() { f.prime(primer) })
+		f.priming.Go(func() { f.prime(primer) }) //nolint:contextcheck // it outlives the start
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (f *family) read(ctx context.Context) (pmetric.Metrics, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(f.run, cancel)()
+	defer context.AfterFunc(f.run, cancel)() //nolint:contextcheck // two contexts end this one
 	md, err := guard.Call(ctx, &f.slot, func(ctx context.Context) (result, error) {
 		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout))
 		defer cancel()

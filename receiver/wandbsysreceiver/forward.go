@@ -33,6 +33,6 @@ func (f *forwarder) consume(ctx context.Context, md pmetric.Metrics) error {
 	f.names.Expand(md)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.timeout)
 	defer cancel()
-	defer context.AfterFunc(f.run, cancel)()
+	defer context.AfterFunc(f.run, cancel)() //nolint:contextcheck // two contexts end this one
 	return f.next.ConsumeMetrics(ctx, md)
 }

@@ -6,8 +6,6 @@ package wandbsysreceiver
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -314,11 +312,4 @@ func (h *health) observeAge(_ context.Context, o metric.Float64Observer) error {
 		}
 	})
 	return nil
-}
-
-// faultNames lists the sources that fail, for tests and debugging.
-func (f *familyHealth) faultNames() []string {
-	f.board.mu.Lock()
-	defer f.board.mu.Unlock()
-	return slices.Sorted(maps.Keys(f.faults))
 }
