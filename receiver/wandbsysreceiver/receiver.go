@@ -156,9 +156,9 @@ func (r *sysReceiver) Start(ctx context.Context, host component.Host) error {
 // does not stop in time is left behind.
 func (r *sysReceiver) Shutdown(ctx context.Context) error {
 	r.shutdown.Do(func() {
+		r.health.stop()
 		r.stop()
 		r.shutdownErr = r.stopControllers(ctx)
-		r.health.stop()
 		r.telemetry.Shutdown()
 	})
 	return r.shutdownErr
