@@ -49,21 +49,33 @@ func (f *family) start(ctx context.Context, host component.Host) error {
 		return nil
 	}
 	if primer, ok := f.scraper.(scrapers.Primer); ok {
-		f.priming.Go(func() { f.prime(primer) })
+		f.prime(primer)
 	}
 	return nil
 }
 
+// prime takes the baseline in the background. It has the slot when it returns,
+// so that a first scrape without delay comes after it.
 func (f *family) prime(primer scrapers.Primer) {
 	ctx, cancel := context.WithTimeout(f.run, f.timeout)
-	defer cancel()
-	// The outcome shows in the first scrape.
-	_, _ = guard.Call(ctx, &f.slot, func(ctx context.Context) (struct{}, error) {
+	baseline := guard.Go(ctx, &f.slot, func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout))
 		defer cancel()
 		primer.Prime(ctx)
 		return struct{}{}, nil
 	})
+	f.priming.Go(func() {
+		defer cancel()
+		// That it hangs shows in the first scrape; a panic shows nowhere else.
+		if _, err := baseline.Wait(); isPanic(err) {
+			f.logger.Warn("Taking the baseline failed", zap.Error(err))
+		}
+	})
+}
+
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*guard.PanicError](err)
+	return ok
 }
 
 // scrape is what the controller calls. It returns an error only when something
