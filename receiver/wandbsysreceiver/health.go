@@ -117,6 +117,7 @@ func (f *familyHealth) record(points int, err error, duration time.Duration) cha
 	switch {
 	case absent != nil:
 		f.state, f.reason, c.cure = stateAbsent, shorten(absent.Reason), absent.Cure
+		c.ended = nil // what is not here does not answer again
 	case points == 0 && len(faults) > 0:
 		f.state = stateLost
 	case points > 0:
