@@ -6,8 +6,7 @@ package wandbsysreceiver
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -174,25 +173,36 @@ func sortErrors(err error) (*scrapers.AbsentError, map[string]error, map[string]
 			continue
 		}
 		if s, ok := errors.AsType[*scrapers.SourceError](e); ok {
-			faults[s.Source] = e
+			faults[s.Source] = both(faults[s.Source], e)
 			continue
 		}
-		faults["scrape"] = e
+		faults["scrape"] = both(faults["scrape"], e)
 	}
 	return nil, faults, gone
 }
+
+// both keeps two errors of one source.
+func both(first, second error) error {
+	if first == nil {
+		return second
+	}
+	return errors.Join(first, second)
+}
+
+// joined is the type of what errors.Join returns. fmt.Errorf's errors may wrap
+// several too, but have a text of their own and are not taken apart.
+var joined = reflect.TypeOf(errors.Join(errors.ErrUnsupported))
 
 // split returns the errors that errors.Join put together.
 func split(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
+	if reflect.TypeOf(err) != joined {
 		return []error{err}
 	}
 	var all []error
-	for _, e := range joined.Unwrap() {
+	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 		all = append(all, split(e)...)
 	}
 	return all
@@ -315,11 +325,4 @@ func (h *health) observeAge(_ context.Context, o metric.Float64Observer) error {
 		}
 	})
 	return nil
-}
-
-// faultNames lists the sources that fail, for tests and debugging.
-func (f *familyHealth) faultNames() []string {
-	f.board.mu.Lock()
-	defer f.board.mu.Unlock()
-	return slices.Sorted(maps.Keys(f.faults))
 }
