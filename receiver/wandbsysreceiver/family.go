@@ -120,6 +120,9 @@ func (f *family) read(ctx context.Context) (pmetric.Metrics, error) {
 	if err != nil {
 		return pmetric.NewMetrics(), &scrapers.SourceError{Source: "scrape", Err: err}
 	}
+	if md.metrics == (pmetric.Metrics{}) {
+		md.metrics = pmetric.NewMetrics() // the zero value panics when it is used
+	}
 	return md.metrics, md.err
 }
 
