@@ -44,7 +44,13 @@ type family struct {
 // start prepares the family and takes its baseline apart from the start path.
 // A family that cannot start does not keep the collector from starting.
 func (f *family) start(ctx context.Context, host component.Host) error {
-	if err := f.scraper.Start(ctx, host); err != nil {
+	// Start waits for nothing; the guard is for one that does, or panics.
+	wait, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	_, err := guard.Call(wait, &f.slot, func(context.Context) (struct{}, error) {
+		return struct{}{}, f.scraper.Start(ctx, host)
+	})
+	if err != nil {
 		f.health.startErr = &scrapers.SourceError{Source: "start", Err: err}
 		return nil
 	}
