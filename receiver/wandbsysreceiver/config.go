@@ -101,9 +101,17 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	}
 	errs := []error{own.Unmarshal((*receiverKeys)(c))}
 	if !conf.IsSet("timeout") {
-		c.ControllerConfig.Timeout = min(c.ControllerConfig.Timeout, c.ControllerConfig.CollectionInterval)
+		clampTimeout(&c.ControllerConfig)
 	}
 	return errors.Join(append(errs, c.unmarshalScrapers(conf))...)
+}
+
+// clampTimeout makes a timeout that the user did not choose fit the interval. A
+// wrong interval is an error of its own.
+func clampTimeout(c *scraperhelper.ControllerConfig) {
+	if c.CollectionInterval > 0 {
+		c.Timeout = min(c.Timeout, c.CollectionInterval)
+	}
 }
 
 // ownKeys returns what is not below `scrapers`, with the metrics that
@@ -190,7 +198,7 @@ func (c *Config) unmarshalFamily(name string, section, conf *confmap.Conf) (scra
 	}
 	common := cfg.Common()
 	if !sub.IsSet("timeout") && (sub.IsSet("collection_interval") || !conf.IsSet("timeout")) {
-		common.ControllerConfig.Timeout = min(common.ControllerConfig.Timeout, common.ControllerConfig.CollectionInterval)
+		clampTimeout(&common.ControllerConfig)
 	}
 	c.delaySet[name] = sub.IsSet("initial_delay")
 	return cfg, nil
@@ -209,25 +217,33 @@ func (c *Config) familyDefaults(factory scrapers.Factory) scrapers.Config {
 // Validate checks what concerns the receiver as a whole. confmap calls the
 // Validate of every section below by itself.
 func (c *Config) Validate() error {
-	errs := []error{
-		c.Naming.Validate(),
-		validateRootPath(c.RootPath),
-	}
+	errs := []error{validateRootPath(c.RootPath)}
 	if c.DetectionInterval <= 0 {
 		errs = append(errs, fmt.Errorf("detection_interval: %s: must be above 0", c.DetectionInterval))
 	}
 	errs = append(errs, validateController(c.ControllerConfig))
 	for _, name := range sortedKeys(c.Scrapers) {
-		own := c.Scrapers[name].Common().ControllerConfig
-		if own == c.ControllerConfig {
-			continue // what is inherited is reported once
-		}
-		if err := validateController(own); err != nil {
-			errs = append(errs, fmt.Errorf("scrapers::%s: %w", name, err))
-		}
+		errs = append(errs, c.validateCommon(name))
 	}
 	if strings.ContainsAny(c.Label, "\n\r\x00") {
 		errs = append(errs, fmt.Errorf("label: %q: must be one line", c.Label))
+	}
+	return errors.Join(errs...)
+}
+
+// validateCommon checks the keys that all families have. It is done here, since
+// confmap puts the name of a squashed field into the path of its errors.
+func (c *Config) validateCommon(name string) error {
+	var errs []error
+	common := c.Scrapers[name].Common()
+	if common.MaxSeries <= 0 {
+		errs = append(errs, fmt.Errorf("scrapers::%s::max_series: %d: must be above 0", name, common.MaxSeries))
+	}
+	// What is inherited is reported once.
+	if common.ControllerConfig != c.ControllerConfig {
+		if err := validateController(common.ControllerConfig); err != nil {
+			errs = append(errs, fmt.Errorf("scrapers::%s: %w", name, err))
+		}
 	}
 	return errors.Join(errs...)
 }
