@@ -56,8 +56,9 @@ type Config struct {
 	DetectionInterval time.Duration `mapstructure:"detection_interval"`
 	// Workloads says whose processes are measured beside the machine.
 	Workloads WorkloadsConfig `mapstructure:"workloads"`
-	// Scrapers holds the section of each family that is on; nil means all.
-	Scrapers map[string]scrapers.Config `mapstructure:"scrapers"`
+	// Scrapers holds the section of each family that is on; nil means all, and is
+	// not printed, since {} would be read as none.
+	Scrapers map[string]scrapers.Config `mapstructure:"scrapers,omitempty"`
 
 	// families are those that this build knows; tests bring their own.
 	families []scrapers.Factory
@@ -118,20 +119,27 @@ func clampTimeout(c *scraperhelper.ControllerConfig) {
 // `extended` turns on placed below what the user says of them.
 func (c *Config) ownKeys(conf *confmap.Conf) (*confmap.Conf, error) {
 	own := confmap.New()
-	if extended, ok := conf.Get("extended").(bool); ok && extended {
-		on, err := offByDefault()
-		if err != nil {
-			return nil, err
-		}
-		if err := own.Merge(on); err != nil {
-			return nil, fmt.Errorf("extended: %w", err)
-		}
-	}
 	if err := own.Merge(conf); err != nil {
 		return nil, err
 	}
 	own.Delete(scrapersKey)
-	return own, nil
+	if extended, ok := conf.Get("extended").(bool); !ok || !extended {
+		return own, nil
+	}
+	on, err := offByDefault()
+	if err != nil {
+		return nil, err
+	}
+	// A key with nothing after it says nothing, but would win.
+	for _, key := range append(on.AllKeys(), metricsKey) {
+		if key = strings.TrimSuffix(key, "::enabled"); own.Get(key) == nil {
+			own.Delete(key)
+		}
+	}
+	if err := on.Merge(own); err != nil {
+		return nil, fmt.Errorf("extended: %w", err)
+	}
+	return on, nil
 }
 
 // offByDefault returns a section that enables every metric that is off by
