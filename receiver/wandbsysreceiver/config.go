@@ -179,7 +179,7 @@ func (c *Config) unmarshalScrapers(conf *confmap.Conf) error {
 	c.Scrapers = map[string]scrapers.Config{}
 	var errs []error
 	for _, name := range sortedKeys(values) {
-		cfg, err := c.unmarshalFamily(name, section, conf)
+		cfg, err := c.unmarshalFamily(name, section)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -191,7 +191,7 @@ func (c *Config) unmarshalScrapers(conf *confmap.Conf) error {
 
 // unmarshalFamily decodes one section. A key with nothing after it means "on,
 // with defaults".
-func (c *Config) unmarshalFamily(name string, section, conf *confmap.Conf) (scrapers.Config, error) {
+func (c *Config) unmarshalFamily(name string, section *confmap.Conf) (scrapers.Config, error) {
 	factory, ok := c.factory(name)
 	if !ok {
 		return nil, fmt.Errorf("scrapers::%s: unknown family; the families are %s", name, c.familyNames())
@@ -205,7 +205,7 @@ func (c *Config) unmarshalFamily(name string, section, conf *confmap.Conf) (scra
 		return nil, fmt.Errorf("scrapers::%s: %w", name, err)
 	}
 	common := cfg.Common()
-	if !sub.IsSet("timeout") && (sub.IsSet("collection_interval") || !conf.IsSet("timeout")) {
+	if sub.IsSet("collection_interval") && !sub.IsSet("timeout") {
 		clampTimeout(&common.ControllerConfig)
 	}
 	c.delaySet[name] = sub.IsSet("initial_delay")
