@@ -394,3 +394,8 @@ func TestMarshalledConfigReadsTheSame(t *testing.T) {
 		})
 	}
 }
+
+func TestRootPathThatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	assert.Equal(t, dir, decode(t, confmap.NewFromStringMap(map[string]any{"root_path": dir})).RootPath)
+}
