@@ -7,7 +7,6 @@ package scrapers
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -23,20 +22,12 @@ import (
 const DefaultMaxSeries = 20_000
 
 // CommonConfig holds the keys that every family's section has. What a section
-// leaves out is taken from the receiver.
+// leaves out is taken from the receiver, which also validates them.
 type CommonConfig struct {
 	// ControllerConfig says when the family scrapes, and how long it may take.
 	ControllerConfig scraperhelper.ControllerConfig `mapstructure:",squash"`
 	// MaxSeries is the largest number of data points in one scrape.
 	MaxSeries int `mapstructure:"max_series"`
-}
-
-// Validate checks what the controller's own validation does not.
-func (c *CommonConfig) Validate() error {
-	if c.MaxSeries <= 0 {
-		return fmt.Errorf("max_series: %d: must be above 0", c.MaxSeries)
-	}
-	return nil
 }
 
 // Config is a family's section below `scrapers`: a pointer to a struct with a

@@ -56,8 +56,9 @@ type Config struct {
 	DetectionInterval time.Duration `mapstructure:"detection_interval"`
 	// Workloads says whose processes are measured beside the machine.
 	Workloads WorkloadsConfig `mapstructure:"workloads"`
-	// Scrapers holds the section of each family that is on; nil means all.
-	Scrapers map[string]scrapers.Config `mapstructure:"scrapers"`
+	// Scrapers holds the section of each family that is on; nil means all, and is
+	// not printed, since {} would be read as none.
+	Scrapers map[string]scrapers.Config `mapstructure:"scrapers,omitempty"`
 
 	// families are those that this build knows; tests bring their own.
 	families []scrapers.Factory
@@ -101,29 +102,44 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	}
 	errs := []error{own.Unmarshal((*receiverKeys)(c))}
 	if !conf.IsSet("timeout") {
-		c.ControllerConfig.Timeout = min(c.ControllerConfig.Timeout, c.ControllerConfig.CollectionInterval)
+		clampTimeout(&c.ControllerConfig)
 	}
 	return errors.Join(append(errs, c.unmarshalScrapers(conf))...)
+}
+
+// clampTimeout makes a timeout that the user did not choose fit the interval. A
+// wrong interval is an error of its own.
+func clampTimeout(c *scraperhelper.ControllerConfig) {
+	if c.CollectionInterval > 0 {
+		c.Timeout = min(c.Timeout, c.CollectionInterval)
+	}
 }
 
 // ownKeys returns what is not below `scrapers`, with the metrics that
 // `extended` turns on placed below what the user says of them.
 func (c *Config) ownKeys(conf *confmap.Conf) (*confmap.Conf, error) {
 	own := confmap.New()
-	if extended, ok := conf.Get("extended").(bool); ok && extended {
-		on, err := offByDefault()
-		if err != nil {
-			return nil, err
-		}
-		if err := own.Merge(on); err != nil {
-			return nil, fmt.Errorf("extended: %w", err)
-		}
-	}
 	if err := own.Merge(conf); err != nil {
 		return nil, err
 	}
 	own.Delete(scrapersKey)
-	return own, nil
+	if extended, ok := conf.Get("extended").(bool); !ok || !extended {
+		return own, nil
+	}
+	on, err := offByDefault()
+	if err != nil {
+		return nil, err
+	}
+	// A key with nothing after it says nothing, but would win.
+	for _, key := range append(on.AllKeys(), metricsKey) {
+		if key = strings.TrimSuffix(key, "::enabled"); own.Get(key) == nil {
+			own.Delete(key)
+		}
+	}
+	if err := on.Merge(own); err != nil {
+		return nil, fmt.Errorf("extended: %w", err)
+	}
+	return on, nil
 }
 
 // offByDefault returns a section that enables every metric that is off by
@@ -163,7 +179,7 @@ func (c *Config) unmarshalScrapers(conf *confmap.Conf) error {
 	c.Scrapers = map[string]scrapers.Config{}
 	var errs []error
 	for _, name := range sortedKeys(values) {
-		cfg, err := c.unmarshalFamily(name, section, conf)
+		cfg, err := c.unmarshalFamily(name, section)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -175,7 +191,7 @@ func (c *Config) unmarshalScrapers(conf *confmap.Conf) error {
 
 // unmarshalFamily decodes one section. A key with nothing after it means "on,
 // with defaults".
-func (c *Config) unmarshalFamily(name string, section, conf *confmap.Conf) (scrapers.Config, error) {
+func (c *Config) unmarshalFamily(name string, section *confmap.Conf) (scrapers.Config, error) {
 	factory, ok := c.factory(name)
 	if !ok {
 		return nil, fmt.Errorf("scrapers::%s: unknown family; the families are %s", name, c.familyNames())
@@ -189,8 +205,8 @@ func (c *Config) unmarshalFamily(name string, section, conf *confmap.Conf) (scra
 		return nil, fmt.Errorf("scrapers::%s: %w", name, err)
 	}
 	common := cfg.Common()
-	if !sub.IsSet("timeout") && (sub.IsSet("collection_interval") || !conf.IsSet("timeout")) {
-		common.ControllerConfig.Timeout = min(common.ControllerConfig.Timeout, common.ControllerConfig.CollectionInterval)
+	if sub.IsSet("collection_interval") && !sub.IsSet("timeout") {
+		clampTimeout(&common.ControllerConfig)
 	}
 	c.delaySet[name] = sub.IsSet("initial_delay")
 	return cfg, nil
@@ -209,25 +225,33 @@ func (c *Config) familyDefaults(factory scrapers.Factory) scrapers.Config {
 // Validate checks what concerns the receiver as a whole. confmap calls the
 // Validate of every section below by itself.
 func (c *Config) Validate() error {
-	errs := []error{
-		c.Naming.Validate(),
-		validateRootPath(c.RootPath),
-	}
+	errs := []error{validateRootPath(c.RootPath)}
 	if c.DetectionInterval <= 0 {
 		errs = append(errs, fmt.Errorf("detection_interval: %s: must be above 0", c.DetectionInterval))
 	}
 	errs = append(errs, validateController(c.ControllerConfig))
 	for _, name := range sortedKeys(c.Scrapers) {
-		own := c.Scrapers[name].Common().ControllerConfig
-		if own == c.ControllerConfig {
-			continue // what is inherited is reported once
-		}
-		if err := validateController(own); err != nil {
-			errs = append(errs, fmt.Errorf("scrapers::%s: %w", name, err))
-		}
+		errs = append(errs, c.validateCommon(name))
 	}
 	if strings.ContainsAny(c.Label, "\n\r\x00") {
 		errs = append(errs, fmt.Errorf("label: %q: must be one line", c.Label))
+	}
+	return errors.Join(errs...)
+}
+
+// validateCommon checks the keys that all families have. It is done here, since
+// confmap puts the name of a squashed field into the path of its errors.
+func (c *Config) validateCommon(name string) error {
+	var errs []error
+	common := c.Scrapers[name].Common()
+	if common.MaxSeries <= 0 {
+		errs = append(errs, fmt.Errorf("scrapers::%s::max_series: %d: must be above 0", name, common.MaxSeries))
+	}
+	// What is inherited is reported once.
+	if common.ControllerConfig != c.ControllerConfig {
+		if err := validateController(common.ControllerConfig); err != nil {
+			errs = append(errs, fmt.Errorf("scrapers::%s: %w", name, err))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -44,26 +44,44 @@ type family struct {
 // start prepares the family and takes its baseline apart from the start path.
 // A family that cannot start does not keep the collector from starting.
 func (f *family) start(ctx context.Context, host component.Host) error {
-	if err := f.scraper.Start(ctx, host); err != nil {
+	// Start waits for nothing; the guard is for one that does, or panics.
+	wait, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	_, err := guard.Call(wait, &f.slot, func(context.Context) (struct{}, error) {
+		return struct{}{}, f.scraper.Start(ctx, host)
+	})
+	if err != nil {
 		f.health.startErr = &scrapers.SourceError{Source: "start", Err: err}
 		return nil
 	}
 	if primer, ok := f.scraper.(scrapers.Primer); ok {
-		f.priming.Go(func() { f.prime(primer) }) //nolint:contextcheck // it outlives the start
+		f.prime(primer)
 	}
 	return nil
 }
 
+// prime takes the baseline in the background. It has the slot when it returns,
+// so that a first scrape without delay comes after it.
 func (f *family) prime(primer scrapers.Primer) {
 	ctx, cancel := context.WithTimeout(f.run, f.timeout)
-	defer cancel()
-	// The outcome shows in the first scrape.
-	_, _ = guard.Call(ctx, &f.slot, func(ctx context.Context) (struct{}, error) {
+	baseline := guard.Go(ctx, &f.slot, func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout))
 		defer cancel()
 		primer.Prime(ctx)
 		return struct{}{}, nil
 	})
+	f.priming.Go(func() {
+		defer cancel()
+		// That it hangs shows in the first scrape; a panic shows nowhere else.
+		if _, err := baseline.Wait(); isPanic(err) {
+			f.logger.Warn("Taking the baseline failed", zap.Error(err))
+		}
+	})
+}
+
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*guard.PanicError](err)
+	return ok
 }
 
 // scrape is what the controller calls. It returns an error only when something
@@ -107,6 +125,9 @@ func (f *family) read(ctx context.Context) (pmetric.Metrics, error) {
 	})
 	if err != nil {
 		return pmetric.NewMetrics(), &scrapers.SourceError{Source: "scrape", Err: err}
+	}
+	if md.metrics == (pmetric.Metrics{}) {
+		md.metrics = pmetric.NewMetrics() // the zero value panics when it is used
 	}
 	return md.metrics, md.err
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // forwarder stands between a family's controller and the next consumer: it
-// drops what is empty, gives the names, and hands on under a deadline of its
+// gives the names, drops what is empty, and hands on under a deadline of its
 // own, since the scrape's may be used up.
 type forwarder struct {
 	next    consumer.Metrics
@@ -24,13 +24,13 @@ type forwarder struct {
 }
 
 func (f *forwarder) consume(ctx context.Context, md pmetric.Metrics) error {
+	f.names.Expand(md) // may drop metrics
 	md.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
 		return rm.ScopeMetrics().Len() == 0
 	})
 	if md.DataPointCount() == 0 {
 		return nil
 	}
-	f.names.Expand(md)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.timeout)
 	defer cancel()
 	defer context.AfterFunc(f.run, cancel)() //nolint:contextcheck // two contexts end this one

@@ -6,6 +6,7 @@ package wandbsysreceiver
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -115,6 +116,7 @@ func (f *familyHealth) record(points int, err error, duration time.Duration) cha
 	switch {
 	case absent != nil:
 		f.state, f.reason, c.cure = stateAbsent, shorten(absent.Reason), absent.Cure
+		c.ended = nil // what is not here does not answer again
 	case points == 0 && len(faults) > 0:
 		f.state = stateLost
 	case points > 0:
@@ -171,25 +173,36 @@ func sortErrors(err error) (*scrapers.AbsentError, map[string]error, map[string]
 			continue
 		}
 		if s, ok := errors.AsType[*scrapers.SourceError](e); ok {
-			faults[s.Source] = e
+			faults[s.Source] = both(faults[s.Source], e)
 			continue
 		}
-		faults["scrape"] = e
+		faults["scrape"] = both(faults["scrape"], e)
 	}
 	return nil, faults, gone
 }
+
+// both keeps two errors of one source.
+func both(first, second error) error {
+	if first == nil {
+		return second
+	}
+	return errors.Join(first, second)
+}
+
+// joined is the type of what errors.Join returns. fmt.Errorf's errors may wrap
+// several too, but have a text of their own and are not taken apart.
+var joined = reflect.TypeOf(errors.Join(errors.ErrUnsupported))
 
 // split returns the errors that errors.Join put together.
 func split(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
+	if reflect.TypeOf(err) != joined {
 		return []error{err}
 	}
 	var all []error
-	for _, e := range joined.Unwrap() {
+	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 		all = append(all, split(e)...)
 	}
 	return all

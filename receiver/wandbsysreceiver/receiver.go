@@ -73,19 +73,18 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Metrics) (*sy
 			Identity: machine, RootPath: cfg.RootPath, Target: target,
 		}
 		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))
+		timing := section.Common().ControllerConfig
 		if !cfg.delaySet[""] && !cfg.delaySet[factory.Name] {
-			common := section.Common()
-			common.ControllerConfig.InitialDelay = spread(hostName, factory.Name, common.ControllerConfig.CollectionInterval)
+			timing.InitialDelay = spread(hostName, factory.Name, timing.CollectionInterval)
 		}
-		if err := r.add(settings, cfg, factory, section, next); err != nil {
+		if err := r.add(settings, cfg, factory, section, timing, next); err != nil {
 			return nil, fmt.Errorf("%s: %w", factory.Name, err)
 		}
 	}
 	return r, nil
 }
 
-// section returns the settings of a family, as a copy that may be changed, and
-// whether the family is on.
+// section returns the settings of a family, and whether the family is on.
 func (c *Config) section(factory scrapers.Factory) (scrapers.Config, bool) {
 	if c.Scrapers == nil {
 		return c.familyDefaults(factory), true
@@ -95,17 +94,16 @@ func (c *Config) section(factory scrapers.Factory) (scrapers.Config, bool) {
 }
 
 // add makes a family and its controller.
-func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.Factory, section scrapers.Config, next consumer.Metrics) error {
+func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.Factory, section scrapers.Config, timing scraperhelper.ControllerConfig, next consumer.Metrics) error {
 	s, err := factory.New(set, section)
 	if err != nil {
 		return err
 	}
-	common := section.Common()
 	f := &family{
 		name:              factory.Name,
 		scraper:           s,
-		maxSeries:         common.MaxSeries,
-		timeout:           common.ControllerConfig.Timeout,
+		maxSeries:         section.Common().MaxSeries,
+		timeout:           timing.Timeout,
 		detectionInterval: cfg.DetectionInterval,
 		run:               r.run,
 		logger:            set.Receiver.Logger,
@@ -119,12 +117,12 @@ func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.F
 	if err != nil {
 		return err
 	}
-	forward := &forwarder{next: next, names: naming.New(cfg.Naming, cfg.Label), run: r.run, timeout: common.ControllerConfig.Timeout}
+	forward := &forwarder{next: next, names: naming.New(cfg.Naming, cfg.Label), run: r.run, timeout: timing.Timeout}
 	consume, err := consumer.NewMetrics(forward.consume, consumer.WithCapabilities(next.Capabilities()))
 	if err != nil {
 		return err
 	}
-	controller, err := scraperhelper.NewMetricsController(&common.ControllerConfig, set.Receiver, consume,
+	controller, err := scraperhelper.NewMetricsController(&timing, set.Receiver, consume,
 		scraperhelper.AddMetricsScraper(scraperType, metrics))
 	if err != nil {
 		return err
@@ -156,9 +154,9 @@ func (r *sysReceiver) Start(ctx context.Context, host component.Host) error {
 // does not stop in time is left behind.
 func (r *sysReceiver) Shutdown(ctx context.Context) error {
 	r.shutdown.Do(func() {
+		r.health.stop()
 		r.stop()
 		r.shutdownErr = r.stopControllers(ctx)
-		r.health.stop()
 		r.telemetry.Shutdown()
 	})
 	return r.shutdownErr

@@ -47,7 +47,7 @@ func defaultDiskPath() string {
 // Common implements scrapers.Config.
 func (c *Config) Common() *scrapers.CommonConfig { return &c.CommonConfig }
 
-// Validate checks the section; the common keys are checked by themselves.
+// Validate checks the section; the receiver checks the common keys.
 func (c *Config) Validate() error {
 	var errs []error
 	seen := map[string]bool{}

@@ -1,0 +1,401 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wandbsysreceiver
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/confmap/confmaptest"
+	"go.opentelemetry.io/collector/scraper/scraperhelper"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
+)
+
+// decoding is what confmap writes above the errors of a section.
+const decoding = "decoding failed due to the following error(s):\n\n"
+
+func TestDefaultConfig(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	require.NoError(t, componenttest.CheckConfigStruct(cfg))
+	require.NoError(t, confmap.Validate(cfg))
+	cfg.families = nil // functions are not comparable
+	require.Equal(t, &Config{
+		ControllerConfig: scraperhelper.ControllerConfig{
+			CollectionInterval: 15 * time.Second,
+			InitialDelay:       time.Second,
+			Timeout:            10 * time.Second,
+		},
+		MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
+		Naming:               naming.Template,
+		DetectionInterval:    5 * time.Minute,
+	}, cfg)
+}
+
+func TestDefaultConfigIsFresh(t *testing.T) {
+	first := createDefaultConfig().(*Config)
+	require.NoError(t, confmap.NewFromStringMap(map[string]any{
+		"label":    "other",
+		"metrics":  map[string]any{"cpu": map[string]any{"enabled": false}},
+		"scrapers": map[string]any{"host": nil},
+	}).Unmarshal(first))
+	first.families[0].Name = "renamed"
+	second := createDefaultConfig().(*Config)
+	assert.Empty(t, second.Label)
+	assert.True(t, second.MetricsBuilderConfig.Metrics.CPU.Enabled)
+	assert.Nil(t, second.Scrapers)
+	assert.Equal(t, "host", second.families[0].Name)
+}
+
+// section returns one receiver of testdata/config.yaml.
+func section(t *testing.T, name string) *confmap.Conf {
+	t.Helper()
+	conf, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
+	require.NoError(t, err)
+	id := component.NewIDWithName(metadata.Type, name).String()
+	require.Contains(t, conf.ToStringMap(), id)
+	sub, err := conf.Sub(id)
+	require.NoError(t, err)
+	return sub
+}
+
+func decode(t *testing.T, conf *confmap.Conf) *Config {
+	t.Helper()
+	cfg := createDefaultConfig().(*Config)
+	require.NoError(t, conf.Unmarshal(cfg))
+	require.NoError(t, confmap.Validate(cfg))
+	return cfg
+}
+
+// hostSection is the host family's section with the given times.
+func hostSection(interval, delay, timeout time.Duration) map[string]scrapers.Config {
+	return map[string]scrapers.Config{"host": &host.Config{
+		CommonConfig: scrapers.CommonConfig{
+			ControllerConfig: scraperhelper.ControllerConfig{CollectionInterval: interval, InitialDelay: delay, Timeout: timeout},
+			MaxSeries:        scrapers.DefaultMaxSeries,
+		},
+		DiskPaths: []string{"/"},
+	}}
+}
+
+func TestConfigAccepted(t *testing.T) {
+	defaultHost := hostSection(15*time.Second, time.Second, 10*time.Second)
+	for name, want := range map[string]func(*Config){
+		"":              nil,
+		"empty":         nil,
+		"scrapers_null": nil,
+		"all_keys": func(c *Config) {
+			c.ControllerConfig = scraperhelper.ControllerConfig{CollectionInterval: 30 * time.Second, InitialDelay: time.Second, Timeout: 20 * time.Second}
+			c.delaySet = map[string]bool{"": true, "host": false}
+			c.Naming, c.Label, c.HostName = naming.SDK, "node-a", "trainer-7"
+			c.DetectionInterval = time.Minute
+			c.Workloads.Pid = "self"
+			c.Scrapers = hostSection(30*time.Second, time.Second, 20*time.Second)
+			section := c.Scrapers["host"].(*host.Config)
+			section.DiskPaths, section.CommonConfig.MaxSeries = []string{"/", "/data"}, 500
+			section.Network = host.NetworkConfig{Include: []string{`eth\d+`}, Exclude: []string{"eth9"}}
+		},
+		"family_null": func(c *Config) {
+			c.Scrapers, c.delaySet = defaultHost, map[string]bool{"": false, "host": false}
+		},
+		"family_empty": func(c *Config) {
+			c.Scrapers, c.delaySet = defaultHost, map[string]bool{"": false, "host": false}
+		},
+		"timeout_clamped": func(c *Config) {
+			c.ControllerConfig.CollectionInterval, c.ControllerConfig.Timeout = 5*time.Second, 5*time.Second
+		},
+		"delay_default_by_hand": func(c *Config) { c.delaySet = map[string]bool{"": true} },
+		"delay_zero": func(c *Config) {
+			c.ControllerConfig.InitialDelay, c.delaySet = 0, map[string]bool{"": true}
+		},
+		"family_inherits": func(c *Config) {
+			c.ControllerConfig = scraperhelper.ControllerConfig{CollectionInterval: 40 * time.Second, InitialDelay: 3 * time.Second, Timeout: 30 * time.Second}
+			c.Scrapers = hostSection(40*time.Second, 3*time.Second, 30*time.Second)
+			c.delaySet = map[string]bool{"": true, "host": false}
+		},
+		"family_overrides": func(c *Config) {
+			c.ControllerConfig = scraperhelper.ControllerConfig{CollectionInterval: 40 * time.Second, InitialDelay: 3 * time.Second, Timeout: 30 * time.Second}
+			c.Scrapers = hostSection(50*time.Second, 0, 45*time.Second)
+			c.delaySet = map[string]bool{"": true, "host": true}
+		},
+		"family_timeout_clamped": func(c *Config) {
+			c.Scrapers = hostSection(4*time.Second, time.Second, 4*time.Second)
+			c.delaySet = map[string]bool{"": false, "host": false}
+		},
+		"family_timeout_clamped_from_explicit": func(c *Config) {
+			c.ControllerConfig.CollectionInterval, c.ControllerConfig.Timeout = 40*time.Second, 30*time.Second
+			c.Scrapers = hostSection(4*time.Second, time.Second, 4*time.Second)
+			c.delaySet = map[string]bool{"": false, "host": false}
+		},
+		"family_timeout_inherited_clamp": func(c *Config) {
+			c.ControllerConfig.CollectionInterval, c.ControllerConfig.Timeout = 4*time.Second, 4*time.Second
+			c.Scrapers = hostSection(4*time.Second, time.Second, 4*time.Second)
+			c.delaySet = map[string]bool{"": false, "host": false}
+		},
+		"detection":  func(c *Config) { c.DetectionInterval = 90 * time.Second },
+		"naming_tag": func(c *Config) { c.Naming = naming.Tag },
+		"pid_zero":   func(c *Config) { c.Workloads.Pid = 0 },
+		"pid_null":   nil,
+		"pid_number": func(c *Config) { c.Workloads.Pid = 4711 },
+		"pid_number_in_quotes": func(c *Config) {
+			c.Workloads.Pid = "4711"
+		},
+		"pid_self": func(c *Config) { c.Workloads.Pid = "self" },
+		"disk_none": func(c *Config) {
+			c.Scrapers, c.delaySet = hostSection(15*time.Second, time.Second, 10*time.Second), map[string]bool{"": false, "host": false}
+			c.Scrapers["host"].(*host.Config).DiskPaths = []string{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := decode(t, section(t, name))
+			if name == "all_keys" {
+				assert.False(t, got.MetricsBuilderConfig.Metrics.CPU.Enabled)
+				assert.False(t, got.MetricsBuilderConfig.ResourceAttributes.OsType.Enabled)
+				got.MetricsBuilderConfig = metadata.NewDefaultMetricsBuilderConfig()
+			}
+			expected := createDefaultConfig().(*Config)
+			expected.delaySet = map[string]bool{"": false}
+			if want != nil {
+				want(expected)
+			}
+			got.families, expected.families = nil, nil
+			require.Equal(t, expected, got)
+		})
+	}
+}
+
+func TestConfigRefusedWhenDecoding(t *testing.T) {
+	unknownFamily := "'' scrapers::%: unknown family; the families are host"
+	for name, want := range map[string]string{
+		"scrapers_none":               "'' scrapers: {} turns every family off; leave the key out to have all, or name some of host",
+		"scrapers_list":               "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:[host] kind:slice",
+		"scrapers_word":               "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:host kind:string",
+		"family_wrong_type":           "'' scrapers::host: must be a map of settings: unexpected sub-config value kind for key:host value:true kind:bool",
+		"family_unknown":              strings.Replace(unknownFamily, "%", "hots", 1),
+		"family_not_yet":              strings.Replace(unknownFamily, "%", "nvidia", 1),
+		"family_unknown_key":          "'' scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path",
+		"family_wrong_value":          "'' scrapers::host: " + decoding + "'max_series' expected type 'int', got unconvertible type 'string'",
+		"unknown_key":                 "'' " + decoding + "'wandbsysreceiver.receiverKeys' has invalid keys: colection_interval",
+		"unknown_key_beside_scrapers": "'' " + decoding + "'wandbsysreceiver.receiverKeys' has invalid keys: colection_interval",
+		"wrong_duration":              "'' " + decoding + "'collection_interval' time: invalid duration",
+		"wrong_bool":                  "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'",
+		"wrong_workloads":             "'' " + decoding + "'workloads' expected a map or struct, got \"slice\"",
+		"unknown_metric":              "'' " + decoding + "'metrics' has invalid keys: gpu.temprature",
+		"discover":                    "'' " + decoding + "'workloads' has invalid keys: discover",
+		"track_process_tree":          "'' " + decoding + "'workloads' has invalid keys: track_process_tree",
+		"decode_errors": "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
+			"'wandbsysreceiver.receiverKeys' has invalid keys: colection_interval\n" +
+			"scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path\n" +
+			"scrapers::hots: unknown family; the families are host",
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.EqualError(t, section(t, name).Unmarshal(createDefaultConfig()), decoding+want)
+		})
+	}
+}
+
+func TestConfigRefusedWhenValidating(t *testing.T) {
+	const (
+		noTimeout = "timeout: must be above 0, since a source may never answer"
+		styles    = "; use template, tag or sdk"
+		noPid     = `: must be a process id, or "self" for the collector itself`
+	)
+	for name, want := range map[string]string{
+		// The path is confmap's, which knows no name for a squashed field.
+		"interval_negative":     `controllerconfig: "collection_interval": requires positive value`,
+		"interval_zero":         `controllerconfig: "collection_interval": requires positive value`,
+		"timeout_negative":      `controllerconfig: "timeout": requires positive value`,
+		"family_interval_zero":  `scrapers::host::commonconfig::controllerconfig: "collection_interval": requires positive value`,
+		"timeout_long":          "timeout: 6s: must not be longer than collection_interval (5s)",
+		"timeout_zero":          noTimeout,
+		"delay_negative":        "initial_delay: -1s: must not be negative",
+		"family_timeout_long":   "scrapers::host: timeout: 5s: must not be longer than collection_interval (4s)",
+		"family_timeout_zero":   "scrapers::host: " + noTimeout,
+		"family_delay_negative": "scrapers::host: initial_delay: -1s: must not be negative",
+		"detection_zero":        "detection_interval: 0s: must be above 0",
+		"detection_negative":    "detection_interval: -1m0s: must be above 0",
+		"root_relative":         `root_path: "hostfs": must be absolute`,
+		"root_missing":          "root_path: stat /no/such/folder: no such file or directory; mount the machine's / there",
+		"root_file":             `root_path: "/dev/null": is not a directory`,
+		"naming_unknown":        `naming: unknown value "tags"` + styles,
+		"naming_empty":          `naming: unknown value ""` + styles,
+		"naming_semconv":        "naming: semconv is not available yet" + styles,
+		"label_newline":         `label: "a\nb": must be one line`,
+		"pid_negative":          "workloads: pid: -1" + noPid,
+		"pid_float":             "workloads: pid: 1.5" + noPid,
+		"pid_word":              "workloads: pid: me" + noPid,
+		"pid_bool":              "workloads: pid: true" + noPid,
+		"pid_list":              "workloads: pid: [1 2]" + noPid,
+		"max_series_zero":       "scrapers::host::max_series: 0: must be above 0",
+		"max_series_negative":   "scrapers::host::max_series: -5: must be above 0",
+		"disk_relative":         `scrapers::host: disk_paths: "data": must be absolute`,
+		"disk_twice":            `scrapers::host: disk_paths: "/data": is listed twice`,
+		"disk_empty":            `scrapers::host: disk_paths: "": must be absolute`,
+		"network_include_bad":   "scrapers::host::network: include: \"eth(\": error parsing regexp: missing closing ): `\\A(?:eth()\\z`",
+		"validate_errors": strings.Join([]string{
+			`root_path: "hostfs": must be absolute`,
+			"detection_interval: 0s: must be above 0",
+			"initial_delay: -1s: must not be negative",
+			"timeout: 6s: must not be longer than collection_interval (5s)",
+			"scrapers::host::max_series: 0: must be above 0",
+			`label: "a\nb": must be one line`,
+			`naming: unknown value "tags"` + styles,
+			"workloads: pid: me" + noPid,
+			`scrapers::host: disk_paths: "data": must be absolute`,
+			"scrapers::host::network: exclude: \"eth(\": error parsing regexp: missing closing ): `\\A(?:eth()\\z`",
+		}, "\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := createDefaultConfig()
+			require.NoError(t, section(t, name).Unmarshal(cfg))
+			require.EqualError(t, confmap.Validate(cfg), want)
+		})
+	}
+}
+
+func TestTarget(t *testing.T) {
+	for name, want := range map[string]scrapers.Target{
+		"empty":                {},
+		"pid_zero":             {},
+		"pid_null":             {},
+		"pid_number":           {Pid: 4711},
+		"pid_number_in_quotes": {Pid: 4711},
+		"pid_self":             {Self: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := decode(t, section(t, name))
+			got, err := cfg.Workloads.target()
+			require.NoError(t, err)
+			assert.Equal(t, want, got)
+		})
+	}
+}
+
+// disabled lists the metrics that are off.
+func disabled(t *testing.T, cfg *Config) []string {
+	t.Helper()
+	out := confmap.New()
+	require.NoError(t, out.Marshal(cfg.MetricsBuilderConfig))
+	metrics, err := out.Sub("metrics")
+	require.NoError(t, err)
+	var off []string
+	for name, values := range metrics.ToStringMap() {
+		if values.(map[string]any)["enabled"] == false {
+			off = append(off, name)
+		}
+	}
+	return off
+}
+
+func TestExtended(t *testing.T) {
+	type m = map[string]any
+	off := m{"enabled": false}
+	byDefault := disabled(t, createDefaultConfig().(*Config))
+	require.Contains(t, byDefault, "cpu.powerWatts")
+	for name, tt := range map[string]struct {
+		section m
+		want    []string
+	}{
+		"turns on every metric":                   {m{"extended": true}, nil},
+		"an explicit switch beats it":             {m{"extended": true, "metrics": m{"cpu.powerWatts": off, "cpu": off}}, []string{"cpu.powerWatts", "cpu"}},
+		"a metrics section with nothing in it":    {m{"extended": true, "metrics": nil}, nil},
+		"a metric's section with nothing in it":   {m{"extended": true, "metrics": m{"cpu.powerWatts": nil}}, nil},
+		"an empty section of a metric":            {m{"extended": true, "metrics": m{"cpu.powerWatts": m{}}}, nil},
+		"a section of a metric that is on anyway": {m{"extended": true, "metrics": m{"cpu": nil}}, nil},
+		"false changes nothing":                   {m{"extended": false}, byDefault},
+		"null changes nothing":                    {m{"extended": nil}, byDefault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.ElementsMatch(t, tt.want, disabled(t, decode(t, confmap.NewFromStringMap(tt.section))))
+		})
+	}
+	t.Run("a metrics section of the wrong type is refused", func(t *testing.T) {
+		conf := confmap.NewFromStringMap(m{"extended": true, "metrics": []any{"cpu"}})
+		require.ErrorContains(t, conf.Unmarshal(createDefaultConfig()), "'metrics' expected a map")
+	})
+}
+
+// envProvider expands ${env:NAME} as the collector's own does.
+type envProvider map[string]string
+
+func (p envProvider) Retrieve(_ context.Context, uri string, _ confmap.WatcherFunc) (*confmap.Retrieved, error) {
+	return confmap.NewRetrievedFromYAML([]byte(p[strings.TrimPrefix(uri, "env:")]))
+}
+func (envProvider) Scheme() string                 { return "env" }
+func (envProvider) Shutdown(context.Context) error { return nil }
+
+func TestValuesFromTheEnvironment(t *testing.T) {
+	provider := envProvider{
+		"CONFIG":   "{extended: '${env:EXTENDED}', label: '${env:LABEL}', workloads: {pid: '${env:PID}'}, scrapers: '${env:SCRAPERS}'}",
+		"EXTENDED": "true", "LABEL": "0123", "PID": "4711", "SCRAPERS": "{host: {max_series: 9}}",
+	}
+	resolver, err := confmap.NewResolver(confmap.ResolverSettings{
+		URIs:              []string{"env:CONFIG"},
+		ProviderFactories: []confmap.ProviderFactory{confmap.NewProviderFactory(func(confmap.ProviderSettings) confmap.Provider { return provider })},
+	})
+	require.NoError(t, err)
+	conf, err := resolver.Resolve(t.Context())
+	require.NoError(t, err)
+	cfg := decode(t, conf)
+	assert.True(t, cfg.Extended)
+	assert.Empty(t, disabled(t, cfg))
+	assert.Equal(t, "0123", cfg.Label)
+	target, err := cfg.Workloads.target()
+	require.NoError(t, err)
+	assert.Equal(t, scrapers.Target{Pid: 4711}, target)
+	require.Contains(t, cfg.Scrapers, "host")
+	assert.Equal(t, 9, cfg.Scrapers["host"].Common().MaxSeries)
+}
+
+func TestUnmarshalLeavesTheGivenSectionAlone(t *testing.T) {
+	content := func() map[string]any {
+		return map[string]any{
+			"extended": true,
+			"label":    "x",
+			"metrics":  map[string]any{"cpu": map[string]any{"enabled": false}, "cpu.powerWatts": nil},
+			"scrapers": map[string]any{"host": map[string]any{"max_series": 3}},
+		}
+	}
+	conf := confmap.NewFromStringMap(content())
+	decode(t, conf)
+	require.Equal(t, content(), conf.ToStringMap())
+}
+
+func TestUnmarshalOfNoSection(t *testing.T) {
+	cfg := createDefaultConfig().(*Config)
+	require.NoError(t, cfg.Unmarshal(nil))
+	require.NoError(t, confmap.Validate(cfg))
+}
+
+func TestMarshalledConfigReadsTheSame(t *testing.T) {
+	for _, name := range []string{"empty", "all_keys", "family_overrides", "pid_number"} {
+		t.Run(name, func(t *testing.T) {
+			cfg := decode(t, section(t, name))
+			out := confmap.New()
+			require.NoError(t, out.Marshal(cfg))
+			if cfg.Scrapers == nil {
+				require.False(t, out.IsSet(scrapersKey), "what was printed must not turn every family off")
+			}
+			again := confmap.New()
+			require.NoError(t, again.Marshal(decode(t, confmap.NewFromStringMap(out.ToStringMap()))))
+			assert.Equal(t, out.ToStringMap(), again.ToStringMap())
+		})
+	}
+}
+
+func TestRootPathThatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	assert.Equal(t, dir, decode(t, confmap.NewFromStringMap(map[string]any{"root_path": dir})).RootPath)
+}
