@@ -100,11 +100,18 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{own.Unmarshal((*receiverKeys)(c))}
+	errs := []error{decodeOwn(own, c)}
 	if !conf.IsSet("timeout") {
 		clampTimeout(&c.ControllerConfig)
 	}
 	return errors.Join(append(errs, c.unmarshalScrapers(conf))...)
+}
+
+// decodeOwn reads all keys but `scrapers`. What decoding refuses it names after the
+// type, which users know as Config from every component.
+func decodeOwn(own *confmap.Conf, c *Config) error {
+	type Config receiverKeys
+	return own.Unmarshal((*Config)(c))
 }
 
 // clampTimeout makes a timeout that the user did not choose fit the interval. A

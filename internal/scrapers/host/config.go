@@ -77,7 +77,11 @@ func compile(key string, expressions []string) ([]*regexp.Regexp, error) {
 	for _, expression := range expressions {
 		re, err := regexp.Compile(`\A(?:` + expression + `)\z`)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %q: %w", key, expression, err))
+			// The user's own text is what the error should quote.
+			if _, own := regexp.Compile(expression); own != nil {
+				err = own
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
 			continue
 		}
 		compiled = append(compiled, re)
