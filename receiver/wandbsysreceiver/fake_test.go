@@ -168,9 +168,9 @@ func fails(source, text string) func(context.Context) (pmetric.Metrics, error) {
 	}
 }
 
-func partly(source, text string) func(context.Context) (pmetric.Metrics, error) {
+func partly(text string) func(context.Context) (pmetric.Metrics, error) {
 	return func(context.Context) (pmetric.Metrics, error) {
-		return points("m", 1), &scrapers.SourceError{Source: source, Err: errors.New(text)}
+		return points("m", 1), &scrapers.SourceError{Source: "tool", Err: errors.New(text)}
 	}
 }
 

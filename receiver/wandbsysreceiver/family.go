@@ -55,7 +55,7 @@ func (f *family) start(ctx context.Context, host component.Host) error {
 		return nil
 	}
 	if primer, ok := f.scraper.(scrapers.Primer); ok {
-		f.prime(primer)
+		f.prime(primer) //nolint:contextcheck // it outlives the start
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestHealthMetricsOfEachState(t *testing.T) {
 		const step = time.Millisecond // what rig.after adds
 		f := &fakeFamily{name: "f", onScrape: func(ctx context.Context, round int) (pmetric.Metrics, error) {
 			time.Sleep(time.Second)
-			return script(absent, good, partly("tool", "one"), partly("tool", "two"), fails("tool", "three"), good, gone)(ctx, round)
+			return script(absent, good, partly("one"), partly("two"), fails("tool", "three"), good, gone)(ctx, round)
 		}}
 		off := &fakeFamily{name: "off"}
 		offPoints := familyHealthPoints{family: "off", state: stateOff, reason: "not listed under scrapers", success: none, duration: none, age: none}
@@ -175,7 +175,7 @@ func TestStatus(t *testing.T) {
 		"nothing while all is well":                    {a: rounds{good, good}, b: rounds{good, good}},
 		"nothing for absent hardware and what is gone": {a: rounds{absent, absent}, b: rounds{good, gone}},
 		"a fault and its end": {
-			a: rounds{good, partly("tool", "broke"), partly("tool", "broke more"), good, good}, b: rounds{good},
+			a: rounds{good, partly("broke"), partly("broke more"), good, good}, b: rounds{good},
 			want: []string{problem + "a: tool: broke", "StatusOK"},
 		},
 		"from the first scrape on": {
@@ -183,7 +183,7 @@ func TestStatus(t *testing.T) {
 			want: []string{problem + "a: tool: broke", "StatusOK"},
 		},
 		"the worst of all families": {
-			a:    rounds{good, partly("tool", "slow"), partly("tool", "slow"), partly("tool", "slow"), good},
+			a:    rounds{good, partly("slow"), partly("slow"), partly("slow"), good},
 			b:    rounds{good, good, fails("card", "fell off"), good, good},
 			want: []string{problem + "a: tool: slow", problem + "b: card: fell off", problem + "a: tool: slow", "StatusOK"},
 		},
