@@ -117,3 +117,9 @@ type processKey struct {
 	// does not change, where the system has one.
 	start uint64
 }
+
+// same tells whether both are one process. A boot that is not known tells
+// nothing.
+func (k processKey) same(other processKey) bool {
+	return k.start == other.start && (k.boot == other.boot || k.boot == "" || other.boot == "")
+}

@@ -99,7 +99,7 @@ func (s *hostScraper) recordProcess(now pcommon.Timestamp, p *processReading, m 
 // cpuPercent is the use of the CPUs that the process may use, over the time
 // between two readings of the same process.
 func cpuPercent(before, after *processReading) (float64, bool) {
-	if before == nil || before.key != after.key || after.capacity <= 0 {
+	if before == nil || !before.key.same(after.key) || after.capacity <= 0 {
 		return 0, false
 	}
 	elapsed := after.at.Sub(before.at)
