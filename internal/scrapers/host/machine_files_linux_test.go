@@ -144,6 +144,6 @@ func netLine(name string, received, sent uint64) string {
 func pidStat(pid int, comm, state string, utime, stime, threads, start int) string {
 	// The fields after stime are cutime and cstime; field 42 is time spent
 	// waiting for disks.
-	return fmt.Sprintf("%d (%s) %s 1 %d %d 0 -1 4194304 1 2 3 4 %d %d 5000 6000 20 0 %d 0 %d 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 999999 0 0\n",
+	return fmt.Sprintf("%d (%s) %s 1 %d %d 0 -1 4194304 1 2 3 4 %d %d 5000 6000 20 0 %d 0 %d 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 999999 0 0\n",
 		pid, comm, state, pid, pid, utime, stime, threads, start)
 }
