@@ -15,8 +15,8 @@ import (
 
 var testStart = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// disk is a base device with these counters.
-func disk(name string, read, written uint64) deviceReading {
+// baseDisk is a base device with these counters.
+func baseDisk(name string, read, written uint64) deviceReading {
 	return deviceReading{name: name, read: read, written: written, base: true}
 }
 
@@ -49,48 +49,48 @@ func TestDiskCounters(t *testing.T) {
 	}{
 		{
 			name:     "the first reading is the baseline",
-			readings: []*diskReading{disksAt(0, disk("sda", 1000, 2000))},
+			readings: []*diskReading{disksAt(0, baseDisk("sda", 1000, 2000))},
 		},
 		{
 			name:     "growth since then",
-			readings: []*diskReading{disksAt(0, disk("sda", 1000, 2000)), disksAt(1, disk("sda", 1010, 2003)), disksAt(2, disk("sda", 1011, 2003))},
+			readings: []*diskReading{disksAt(0, baseDisk("sda", 1000, 2000)), disksAt(1, baseDisk("sda", 1010, 2003)), disksAt(2, baseDisk("sda", 1011, 2003))},
 			wantRead: 11, wantWritten: 3,
 		},
 		{
 			name:     "a value that fell counts in full",
-			readings: []*diskReading{disksAt(0, disk("sda", 1000, 2000)), disksAt(1, disk("sda", 1010, 2001)), disksAt(2, disk("sda", 7, 2002))},
+			readings: []*diskReading{disksAt(0, baseDisk("sda", 1000, 2000)), disksAt(1, baseDisk("sda", 1010, 2001)), disksAt(2, baseDisk("sda", 7, 2002))},
 			wantRead: 10 + 7, wantWritten: 2,
 		},
 		{
 			name:     "a device that is new counts in full",
-			readings: []*diskReading{disksAt(0, disk("sda", 1000, 2000)), disksAt(1, disk("sda", 1000, 2000), disk("sdb", 5, 6))},
+			readings: []*diskReading{disksAt(0, baseDisk("sda", 1000, 2000)), disksAt(1, baseDisk("sda", 1000, 2000), baseDisk("sdb", 5, 6))},
 			wantRead: 5, wantWritten: 6,
 		},
 		{
 			name:     "what a device did stays when it is gone",
-			readings: []*diskReading{disksAt(0, disk("sda", 0, 0), disk("sdb", 0, 0)), disksAt(1, disk("sda", 1, 1), disk("sdb", 5, 6)), disksAt(2, disk("sda", 2, 2))},
+			readings: []*diskReading{disksAt(0, baseDisk("sda", 0, 0), baseDisk("sdb", 0, 0)), disksAt(1, baseDisk("sda", 1, 1), baseDisk("sdb", 5, 6)), disksAt(2, baseDisk("sda", 2, 2))},
 			wantRead: 7, wantWritten: 8,
 		},
 		{
 			name: "a device that is gone and back starts over",
 			readings: []*diskReading{
-				disksAt(0, disk("sdb", 100, 100)), disksAt(1, disk("sdb", 150, 100)), disksAt(2), disksAt(3, disk("sdb", 4, 3)), disksAt(4, disk("sdb", 5, 3)),
+				disksAt(0, baseDisk("sdb", 100, 100)), disksAt(1, baseDisk("sdb", 150, 100)), disksAt(2), disksAt(3, baseDisk("sdb", 4, 3)), disksAt(4, baseDisk("sdb", 5, 3)),
 			},
 			wantRead: 50 + 5, wantWritten: 3,
 		},
 		{
 			name:     "only base devices make up the sum",
-			readings: []*diskReading{disksAt(0, disk("sda", 0, 0), notBaseDisk("dm-0", 0, 0)), disksAt(1, disk("sda", 5, 5), notBaseDisk("dm-0", 5, 5))},
+			readings: []*diskReading{disksAt(0, baseDisk("sda", 0, 0), notBaseDisk("dm-0", 0, 0)), disksAt(1, baseDisk("sda", 5, 5), notBaseDisk("dm-0", 5, 5))},
 			wantRead: 5, wantWritten: 5,
 		},
 		{
 			name:     "a device that becomes a base device does not bring its past",
-			readings: []*diskReading{disksAt(0, notBaseDisk("sda", 0, 0)), disksAt(1, notBaseDisk("sda", 500, 500)), disksAt(2, disk("sda", 501, 502))},
+			readings: []*diskReading{disksAt(0, notBaseDisk("sda", 0, 0)), disksAt(1, notBaseDisk("sda", 500, 500)), disksAt(2, baseDisk("sda", 501, 502))},
 			wantRead: 1, wantWritten: 2,
 		},
 		{
 			name:     "no devices at the baseline",
-			readings: []*diskReading{disksAt(0), disksAt(1, disk("sda", 3, 4))},
+			readings: []*diskReading{disksAt(0), disksAt(1, baseDisk("sda", 3, 4))},
 			wantRead: 3, wantWritten: 4,
 		},
 	}
