@@ -37,7 +37,7 @@ func requireSources(t *testing.T, r *reading, sources ...string) {
 func aWholeMachine(t *testing.T) *testMachine {
 	t.Helper()
 	m := newTestMachine(t, map[string]string{
-		"proc/meminfo":                        "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 250 kB\nSwapTotal: 80 kB\nSwapFree: 60 kB\n",
+		"proc/meminfo":                        "MemTotal: 100000 kB\nMemFree: 100 kB\nMemAvailable: 25000 kB\nSwapTotal: 80 kB\nSwapFree: 60 kB\n",
 		"proc/stat":                           "cpu  3 3 3 3 3 3 3 3\ncpu0 100 0 0 300 0 0 0 0\ncpu1 200 0 0 200 0 0 0 0\ncpu2 0 0 0 0 0 0 0 0\nintr 1\n",
 		"proc/diskstats":                      diskLine(259, 0, "nvme0n1", 1<<20, 1<<21) + diskLine(259, 1, "nvme0n1p1", 1<<20, 1<<21) + diskLine(7, 0, "loop0", 9, 9),
 		"proc/1/net/dev":                      netDev("lo", "eth0"),
@@ -261,7 +261,7 @@ func TestResolveWithoutARootPath(t *testing.T) {
 
 func TestMemory(t *testing.T) {
 	m := aWholeMachine(t)
-	assert.Equal(t, &memoryReading{total: 1000 << 10, available: 250 << 10, swapTotal: 80 << 10, swapUsed: 20 << 10}, m.read(m.source()).memory)
+	assert.Equal(t, &memoryReading{total: 100000 << 10, available: 25000 << 10, swapTotal: 80 << 10, swapUsed: 20 << 10}, m.read(m.source()).memory)
 
 	m.remove("proc/meminfo")
 	r := m.source().read(t.Context(), want{})
