@@ -5,6 +5,7 @@ package procread
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,9 +49,15 @@ const oraclePid = 77
 func newOracle(f *testing.F) oracle {
 	f.Helper()
 	o := oracle{proc: f.TempDir()}
-	require.NoError(f, os.MkdirAll(filepath.Join(o.proc, strconv.Itoa(oraclePid)), 0o755))
-	require.NoError(f, os.MkdirAll(filepath.Join(o.proc, "net"), 0o755))
+	require.NoError(f, o.makeDirs())
 	return o
+}
+
+func (o oracle) makeDirs() error {
+	return errors.Join(
+		os.MkdirAll(filepath.Join(o.proc, strconv.Itoa(oraclePid)), 0o755),
+		os.MkdirAll(filepath.Join(o.proc, "net"), 0o755),
+	)
 }
 
 // put makes content the file with this name.
