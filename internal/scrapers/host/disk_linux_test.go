@@ -72,9 +72,9 @@ func TestBaseDevices(t *testing.T) {
 		},
 		{
 			name:    "are found in /sys/block, which does not list partitions",
-			sys:     []string{"block/sda/device/", "block/sda/sda1/partition", "block/dm-0/dm/name"},
-			devices: []string{"sda", "sda1", "dm-0"},
-			want:    []string{"sda"},
+			sys:     []string{"block/sda/device/", "block/sda/sda1/partition", "block/dm-0/dm/name", "block/xvda1/device/"},
+			devices: []string{"sda", "sda1", "dm-0", "xvda1"},
+			want:    []string{"sda", "xvda1"},
 		},
 		{
 			name: "are told by their name without /sys",
@@ -115,6 +115,16 @@ func TestBaseDevices(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestBaseDevicesFollowWhatSysfsShowsNow(t *testing.T) {
+	m := newTestMachine(t, map[string]string{"proc/meminfo": "MemTotal: 1 kB\n", "proc/diskstats": diskstatsOf("xvda1", "xvdb")})
+	src := m.source()
+	assert.Equal(t, []string{"xvdb"}, baseDevices(m.read(src).disks), "by name")
+	m.write(map[string]string{"sys/class/block/xvda1/device/": "", "sys/class/block/xvdb/device/": ""})
+	assert.Equal(t, []string{"xvda1", "xvdb"}, baseDevices(m.read(src).disks), "a whole disk of Xen may be called so")
+	m.remove("sys")
+	assert.Equal(t, []string{"xvdb"}, baseDevices(m.read(src).disks), "by name")
 }
 
 func TestDiskCountersAreInBytesOfSectors(t *testing.T) {

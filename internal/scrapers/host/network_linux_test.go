@@ -85,6 +85,12 @@ func TestCountedInterfaces(t *testing.T) {
 			want:       []string{"net1"},
 		},
 		{
+			name:       "nor is one without a device that has a master",
+			sys:        []string{"eth0/master/", "net1/device/"},
+			interfaces: []string{"eth0", "net1"},
+			want:       []string{"net1"},
+		},
+		{
 			name:       "include replaces the choice, whole names only",
 			sys:        []string{"eth0/device/", "eth1/device/"},
 			interfaces: []string{"lo", "eth0", "eth1", "eth10", "docker0"},
@@ -94,7 +100,7 @@ func TestCountedInterfaces(t *testing.T) {
 		{
 			name:       "exclude takes out of either choice",
 			sys:        []string{"eth0/device/", "eth1/device/"},
-			interfaces: []string{"eth0", "eth1"},
+			interfaces: []string{"lo", "eth0", "eth1"},
 			exclude:    []string{"eth0"},
 			want:       []string{"eth1"},
 		},
