@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,6 +146,15 @@ func TestHardwareThatHangsCostsItsCountsAndLittleTime(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.True(t, m.slot.Settle(t.Context()))
 	assert.Equal(t, allCounts, counts(t, m))
+}
+
+func TestFamiliesAskSideBySide(t *testing.T) {
+	m := newMachine("x", "", rootWith(t, hardwareFiles))
+	var families sync.WaitGroup
+	for range 8 {
+		families.Go(func() { assert.Equal(t, allCounts, countsWithin(t.Context(), m)) })
+	}
+	families.Wait()
 }
 
 func TestAScrapeWithoutTimeGetsItsResource(t *testing.T) {

@@ -166,6 +166,7 @@ func TestParseCPUsAllowed(t *testing.T) {
 		{name: "cut off before", input: "Name:\tx\nCpus_allowed", wantErr: "status: no Cpus_allowed_list"},
 		{name: "empty list", input: "Cpus_allowed_list:\t\n", wantErr: `status: line 1 not understood: "Cpus_allowed_list:\t"`},
 		{name: "a range backwards", input: "Cpus_allowed_list:\t3-0\n", wantErr: `status: line 1 not understood: "Cpus_allowed_list:\t3-0"`},
+		{name: "a range backwards after others", input: "Cpus_allowed_list:\t0-7,3-1\n", wantErr: `status: line 1 not understood: "Cpus_allowed_list:\t0-7,3-1"`},
 		{name: "an open range", input: "Cpus_allowed_list:\t3-\n", wantErr: `status: line 1 not understood: "Cpus_allowed_list:\t3-"`},
 		{name: "a trailing comma", input: "Cpus_allowed_list:\t3,\n", wantErr: `status: line 1 not understood: "Cpus_allowed_list:\t3,"`},
 		{

@@ -247,6 +247,11 @@ func TestParseNetDev(t *testing.T) {
 			wantErr: `net/dev: line 3 not understood: "eth0: 1 2 3 4 5 6 7 8"`,
 		},
 		{
+			name:    "a bar is a header's at the beginning only",
+			input:   netDevHeader + "x|y\n",
+			wantErr: `net/dev: line 3 not understood: "x|y"`,
+		},
+		{
 			name:    "no colon, no name, too large, negative",
 			input:   "eth0 1\n: 1 2 3 4 5 6 7 8 9\neth1: 18446744073709551616 2 3 4 5 6 7 8 9\neth2: -1 2 3 4 5 6 7 8 9\n",
 			wantErr: `net/dev: line 1 not understood: "eth0 1"`,
