@@ -41,6 +41,12 @@ func interfacesAt(seconds int, interfaces ...interfaceReading) *networkReading {
 	return &networkReading{at: testStart.Add(time.Duration(seconds) * time.Second), interfaces: interfaces}
 }
 
+// partialDisks is a reading in which lines were not understood.
+func partialDisks(r *diskReading) *diskReading {
+	r.partial = true
+	return r
+}
+
 func TestDiskCounters(t *testing.T) {
 	tests := []struct {
 		name                  string
@@ -87,6 +93,16 @@ func TestDiskCounters(t *testing.T) {
 			name:     "a device that becomes a base device does not bring its past",
 			readings: []*diskReading{disksAt(0, notBaseDisk("sda", 0, 0)), disksAt(1, notBaseDisk("sda", 500, 500)), disksAt(2, baseDisk("sda", 501, 502))},
 			wantRead: 1, wantWritten: 2,
+		},
+		{
+			name: "a device that a partial baseline hid does not bring its past",
+			readings: []*diskReading{
+				partialDisks(disksAt(0, baseDisk("sda", 0, 0))),
+				disksAt(1, baseDisk("sda", 1, 1), baseDisk("sdb", 500, 500)),
+				partialDisks(disksAt(2, baseDisk("sda", 1, 1))),
+				disksAt(3, baseDisk("sda", 1, 1), baseDisk("sdb", 502, 500), baseDisk("sdc", 10, 10)),
+			},
+			wantRead: 1 + 2 + 10, wantWritten: 1 + 10,
 		},
 		{
 			name:     "no devices at the baseline",

@@ -98,7 +98,7 @@ func (s *diskSource) read(context.Context) (*diskTable, error) {
 	}
 	t := &diskTable{parsed: s.parsed, blockDir: s.blockDir()}
 	s.classify(t.blockDir)
-	t.reading = diskReading{at: at, devices: s.devices}
+	t.reading = diskReading{at: at, devices: s.devices, partial: err != nil}
 	if s.needMounts {
 		t.mounts, t.prefix = s.readMounts()
 	}

@@ -259,5 +259,6 @@ func TestABadLineOfDiskstatsIsAFaultAndTheOthersCount(t *testing.T) {
 	m := newTestMachine(t, map[string]string{"proc/meminfo": "MemTotal: 1 kB\n", "proc/diskstats": "8 0 sda x\n" + diskLine(8, 16, "sdb", 1, 1)})
 	r := m.source().read(t.Context(), want{})
 	assert.Equal(t, []string{"sdb"}, baseDevices(r.disks))
+	assert.True(t, r.disks.partial)
 	requireSources(t, r, "diskstats")
 }

@@ -59,6 +59,8 @@ type filesystemReading struct {
 type diskReading struct {
 	at      time.Time
 	devices []deviceReading
+	// partial says that there may be more devices, which were not understood.
+	partial bool
 }
 
 // deviceReading is one block device.
