@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/shirou/gopsutil/v4/common"
 	"github.com/shirou/gopsutil/v4/cpu"
@@ -27,6 +28,9 @@ const (
 	serviceName = "wandbsys"
 	// maxHostNameFile is far above what a host name can be (64 bytes on Linux).
 	maxHostNameFile = 4096
+	// hardwarePatience is a small part of a scrape's time: the counts are not
+	// worth the points that wait for them.
+	hardwarePatience = 2 * time.Second
 )
 
 // HostName returns the machine's name: configured, else the environment's
@@ -72,6 +76,8 @@ type Machine struct {
 	label    string
 	rootPath string
 	attrs    metadata.ResourceAttributesConfig
+	// patience is how long the hardware counts may take.
+	patience time.Duration
 
 	slot guard.Slot
 	mu   sync.Mutex
@@ -87,14 +93,15 @@ type hardware struct {
 // New returns the identity of a machine. label is W&B's x_label, rootPath
 // where the machine's / is seen.
 func New(hostName, label, rootPath string, attrs metadata.ResourceAttributesConfig) *Machine {
-	return &Machine{hostName: hostName, label: label, rootPath: rootPath, attrs: attrs}
+	return &Machine{hostName: hostName, label: label, rootPath: rootPath, attrs: attrs, patience: hardwarePatience}
 }
 
 // HostName is the name that all resources carry.
 func (m *Machine) HostName() string { return m.hostName }
 
 // Host returns the machine's resource. The hardware counts are read once, at
-// the first call; a read that hangs costs the counts, not the resource.
+// the first call that finds any; a read that hangs costs the counts, not the
+// resource.
 func (m *Machine) Host(ctx context.Context) pcommon.Resource {
 	rb := metadata.NewResourceBuilder(m.attrs)
 	m.common(rb, m.hostName)
@@ -138,8 +145,10 @@ func (m *Machine) hardware(ctx context.Context) hardware {
 	if m.hw != nil {
 		return *m.hw
 	}
+	ctx, cancel := context.WithTimeout(ctx, m.patience)
+	defer cancel()
 	hw, err := guard.Call(ctx, &m.slot, m.readHardware)
-	if err != nil {
+	if err != nil || hw == (hardware{}) {
 		return hardware{}
 	}
 	m.hw = &hw
@@ -163,12 +172,13 @@ func (m *Machine) readHardware(ctx context.Context) (hardware, error) {
 	return hw, nil
 }
 
-// GopsutilContext points gopsutil below rootPath. The process environment is
-// never used for that: other receivers in the collector share it.
+// GopsutilContext points gopsutil below rootPath, and away from the HOST_PROC
+// of the process environment: other receivers in the collector share that.
 func GopsutilContext(ctx context.Context, rootPath string) context.Context {
-	if rootPath == "" {
+	if runtime.GOOS != "linux" {
 		return ctx
 	}
+	rootPath = filepath.Join("/", rootPath)
 	return context.WithValue(ctx, common.EnvKey, common.EnvMap{
 		common.HostProcEnvKey: filepath.Join(rootPath, "proc"),
 		common.HostSysEnvKey:  filepath.Join(rootPath, "sys"),

@@ -18,6 +18,8 @@ type Mount struct {
 	Source     []byte
 }
 
+var blank = []byte{' '}
+
 // ParseMountinfo appends the lines of /proc/PID/mountinfo to dst.
 func ParseMountinfo(dst []Mount, b []byte) ([]Mount, error) {
 	var firstBad error
@@ -38,9 +40,12 @@ func ParseMountinfo(dst []Mount, b []byte) ([]Mount, error) {
 
 // parseMount reads "id parent major:minor root mountpoint options [tags...] -
 // fstype source superoptions". The fields are separated by single blanks, and
-// the source may be empty.
+// the source may be empty. Other white space is escaped or, like a carriage
+// return, part of a name.
 func parseMount(line []byte) (m Mount, ok bool) {
-	device, rest := nextField(skipFields(line, 2))
+	_, rest, _ := bytes.Cut(line, blank)
+	_, rest, _ = bytes.Cut(rest, blank)
+	device, rest, _ := bytes.Cut(rest, blank)
 	major, minor, found := bytes.Cut(device, []byte{':'})
 	if !found {
 		return m, false
@@ -51,16 +56,19 @@ func parseMount(line []byte) (m Mount, ok bool) {
 	if m.Minor, ok = parseUint(minor); !ok {
 		return m, false
 	}
-	root, rest := nextField(rest)
-	point, rest := nextField(rest)
-	// The separator cannot be part of a field before it: tags have a colon or
-	// are words, and the options are never just a dash.
-	_, tail, found := bytes.Cut(rest, []byte(" - "))
+	root, rest, _ := bytes.Cut(rest, blank)
+	point, rest, found := bytes.Cut(rest, blank)
 	if !found || len(point) == 0 {
 		return m, false
 	}
-	fsType, tail, _ := bytes.Cut(tail, []byte{' '})
-	source, _, _ := bytes.Cut(tail, []byte{' '})
+	// The separator cannot be part of a field before it: tags have a colon or
+	// are words, and the options are never just a dash.
+	_, tail, found := bytes.Cut(rest, []byte(" - "))
+	if !found {
+		return m, false
+	}
+	fsType, tail, _ := bytes.Cut(tail, blank)
+	source, _, _ := bytes.Cut(tail, blank)
 	m.Root, m.MountPoint = unescape(root), unescape(point)
 	m.FSType, m.Source = fsType, unescape(source)
 	return m, true

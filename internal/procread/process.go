@@ -45,7 +45,7 @@ func ParsePIDStat(b []byte) (PIDStat, error) {
 		return s, ErrEnded
 	}
 	s.Comm = b[open+1 : closing]
-	rest := bytes.TrimRight(b[closing+1:], "\n")
+	rest, _ := nextLine(b[closing+1:])
 	state, rest := nextField(rest)
 	if len(state) != 1 {
 		return s, ErrEnded
@@ -54,24 +54,26 @@ func ParsePIDStat(b []byte) (PIDStat, error) {
 	return s, s.parseNumbers(rest)
 }
 
-// parseNumbers reads from field 4 (ppid) to field 22 (starttime).
+// parseNumbers reads from field 4 (ppid) to field 22 (starttime). More fields
+// follow: a number at the very end may be the beginning of a longer one.
 func (s *PIDStat) parseNumbers(b []byte) error {
 	for number := 4; number <= 22; number++ {
 		var field []byte
 		field, b = nextField(b)
-		if len(field) == 0 {
+		if len(field) == 0 || len(b) == 0 {
 			return ErrEnded
 		}
 		dst, asInt := s.number(number)
 		if dst == nil && asInt == nil {
 			continue
 		}
-		n, ok := parseUint(field)
-		if !ok {
-			// cutime and cstime are signed in the kernel's format.
-			if field[0] == '-' && dst != nil {
-				continue
-			}
+		// cutime and cstime are signed in the kernel's format.
+		digits, negative := bytes.CutPrefix(field, []byte{'-'})
+		n, ok := parseUint(digits)
+		if negative && ok && (number == 16 || number == 17) {
+			continue
+		}
+		if negative || !ok {
 			return fmt.Errorf("stat: field %d not understood: %.20q", number, field)
 		}
 		if dst != nil {
@@ -106,15 +108,17 @@ func (s *PIDStat) number(n int) (*uint64, *int) {
 	return nil, nil
 }
 
-// ParseResident reads field 2 of /proc/PID/statm: resident pages.
+// ParseResident reads field 2 of /proc/PID/statm: resident pages. More fields
+// follow.
 func ParseResident(b []byte) (uint64, error) {
-	b, _ = nextLine(b)
-	if len(b) == 0 {
+	line, _ := nextLine(b)
+	field, rest := nextField(skipFields(line, 1))
+	if len(rest) == 0 {
 		return 0, ErrEnded
 	}
-	pages, _, ok := uintField(skipFields(b, 1))
+	pages, ok := parseUint(field)
 	if !ok {
-		return 0, badLine("statm", 1, b)
+		return 0, badLine("statm", 1, line)
 	}
 	return pages, nil
 }

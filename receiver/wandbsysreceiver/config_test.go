@@ -243,7 +243,7 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 		"disk_relative":         `scrapers::host: disk_paths: "data": must be absolute`,
 		"disk_twice":            `scrapers::host: disk_paths: "/data": is listed twice`,
 		"disk_empty":            `scrapers::host: disk_paths: "": must be absolute`,
-		"network_include_bad":   "scrapers::host::network: include: error parsing regexp: missing closing ): `eth(`",
+		"network_include_bad":   "scrapers::host::network: include: \"eth(\": error parsing regexp: missing closing ): `eth(`",
 		"validate_errors": strings.Join([]string{
 			`root_path: "hostfs": must be absolute`,
 			"detection_interval: 0s: must be above 0",
@@ -254,7 +254,7 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 			`naming: unknown value "tags"` + styles,
 			"workloads: pid: me" + noPid,
 			`scrapers::host: disk_paths: "data": must be absolute`,
-			"scrapers::host::network: exclude: error parsing regexp: missing closing ): `eth(`",
+			"scrapers::host::network: exclude: \"eth(\": error parsing regexp: missing closing ): `eth(`",
 		}, "\n"),
 	} {
 		t.Run(name, func(t *testing.T) {

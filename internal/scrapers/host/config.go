@@ -81,7 +81,7 @@ func compile(key string, expressions []string) ([]*regexp.Regexp, error) {
 			if _, own := regexp.Compile(expression); own != nil {
 				err = own
 			}
-			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+			errs = append(errs, fmt.Errorf("%s: %q: %w", key, expression, err))
 			continue
 		}
 		compiled = append(compiled, re)

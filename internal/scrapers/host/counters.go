@@ -30,7 +30,9 @@ func (g *growth) add(raw uint64) uint64 {
 // diskCounters sums up disk I/O since the first good reading.
 type diskCounters struct {
 	// start is when that was; 0 means not yet.
-	start         pcommon.Timestamp
+	start pcommon.Timestamp
+	// whole is true once there was a reading that was not partial.
+	whole         bool
 	devices       map[string]*deviceCounters
 	read, written uint64
 }
@@ -39,11 +41,11 @@ type deviceCounters struct {
 	read, written growth
 }
 
-// update takes a reading. A device that was not there at the first reading
-// counts in full: it was attached, or had no I/O, before.
+// update takes a reading. A device that was not there at the first whole
+// reading counts in full: it was attached, or had no I/O, before. Until then
+// what is new may have been hidden by a line that was not understood.
 func (c *diskCounters) update(r *diskReading) {
-	first := c.start == 0
-	if first {
+	if c.start == 0 {
 		c.start = timestamp(r.at)
 		c.devices = map[string]*deviceCounters{}
 	}
@@ -52,11 +54,10 @@ func (c *diskCounters) update(r *diskReading) {
 		counters, known := c.devices[d.name]
 		if !known {
 			counters = &deviceCounters{}
+			if !c.whole {
+				counters.read.last, counters.written.last = d.read, d.written
+			}
 			c.devices[d.name] = counters
-		}
-		if first {
-			counters.read.last, counters.written.last = d.read, d.written
-			continue
 		}
 		read, written := counters.read.add(d.read), counters.written.add(d.written)
 		if d.base {
@@ -64,6 +65,7 @@ func (c *diskCounters) update(r *diskReading) {
 			c.written += written
 		}
 	}
+	c.whole = c.whole || !r.partial
 }
 
 // networkCounters sums up network traffic since the first good reading.

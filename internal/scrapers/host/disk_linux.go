@@ -97,7 +97,7 @@ func (s *diskSource) read(context.Context) (*diskTable, error) {
 	s.class.begin()
 	t := &diskTable{parsed: s.parsed, blockDir: s.class.dir}
 	s.classify()
-	t.reading = diskReading{at: at, devices: s.devices}
+	t.reading = diskReading{at: at, devices: s.devices, partial: err != nil}
 	if s.needMounts {
 		t.mounts, t.prefix = s.readMounts()
 	}

@@ -62,6 +62,9 @@ func (s *networkSource) read(context.Context) (*networkReading, error) {
 	}
 	at := s.now()
 	s.parsed, err = procread.ParseNetDev(s.parsed[:0], s.buf)
+	if err != nil && len(s.parsed) == 0 {
+		return nil, err
+	}
 	s.interfaces = s.interfaces[:0]
 	for i := range s.parsed {
 		p := &s.parsed[i]

@@ -108,7 +108,7 @@ func (s *processSource) readStat() (*processReading, error) {
 		return nil, err
 	}
 	key := processKey{boot: s.boot, start: st.StartTime}
-	if st.Gone() || (s.key != nil && *s.key != key) {
+	if st.Gone() || (s.key != nil && !s.key.same(key)) {
 		return nil, procread.ErrEnded
 	}
 	s.key = &key

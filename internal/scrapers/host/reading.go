@@ -61,6 +61,8 @@ type filesystemReading struct {
 type diskReading struct {
 	at      time.Time
 	devices []deviceReading
+	// partial says that there may be more devices, which were not understood.
+	partial bool
 }
 
 // deviceReading is one block device.
@@ -118,4 +120,10 @@ type processKey struct {
 	// start is when the process started, in a unit that the clock being set
 	// does not change, where the system has one.
 	start uint64
+}
+
+// same tells whether both are one process. A boot that is not known tells
+// nothing.
+func (k processKey) same(other processKey) bool {
+	return k.start == other.start && (k.boot == other.boot || k.boot == "" || other.boot == "")
 }

@@ -28,16 +28,16 @@ func (s *hostScraper) recordMemory(now pcommon.Timestamp, m *memoryReading) {
 func (s *hostScraper) recordFilesystems(now pcommon.Timestamp, filesystems []filesystemReading) {
 	for i := range filesystems {
 		f := &filesystems[i]
-		if !f.blocks {
+		// A file system that has no room at all (autofs) is none to measure.
+		size := f.used + f.available
+		if !f.blocks || size == 0 {
 			continue
 		}
+		percent := 100 * float64(f.used) / float64(size)
 		s.builder.RecordDiskUsageGBDataPoint(now, float64(f.used)/gibi, f.path)
-		if size := f.used + f.available; size > 0 {
-			percent := 100 * float64(f.used) / float64(size)
-			s.builder.RecordDiskUsagePercentDataPoint(now, percent, f.path)
-			if f.path == s.firstPath {
-				s.builder.RecordDiskDataPoint(now, percent)
-			}
+		s.builder.RecordDiskUsagePercentDataPoint(now, percent, f.path)
+		if f.path == s.firstPath {
+			s.builder.RecordDiskDataPoint(now, percent)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (s *hostScraper) recordProcess(now pcommon.Timestamp, p *processReading, m 
 // cpuPercent is the use of the CPUs that the process may use, over the time
 // between two readings of the same process.
 func cpuPercent(before, after *processReading) (float64, bool) {
-	if before == nil || before.key != after.key || after.capacity <= 0 {
+	if before == nil || !before.key.same(after.key) || after.capacity <= 0 {
 		return 0, false
 	}
 	elapsed := after.at.Sub(before.at)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,12 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
-	"go.opentelemetry.io/collector/receiver/receivertest"
 	"golang.org/x/sys/unix"
 
-	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
-	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
-	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -186,76 +181,5 @@ func (s sample) statfs(root string) func(string, *unix.Statfs_t) error {
 		}
 		*st = unix.Statfs_t{Bsize: given.Bsize, Frsize: given.Frsize, Blocks: given.Blocks, Bfree: given.Bfree, Bavail: given.Bavail}
 		return nil
-	}
-}
-
-func sampleSettings(t *testing.T, root string, extended bool) scrapers.Settings {
-	t.Helper()
-	metrics := metadata.NewDefaultMetricsBuilderConfig()
-	if extended {
-		metrics.Metrics.CPUCPUPercent.Enabled = true
-		metrics.Metrics.Disk.Enabled = true
-		metrics.Metrics.MemoryUsed.Enabled = true
-		metrics.Metrics.MemoryUsedPercent.Enabled = true
-		metrics.Metrics.SwapUsed.Enabled = true
-		metrics.Metrics.SwapUsedPercent.Enabled = true
-	}
-	return scrapers.Settings{
-		Receiver: receivertest.NewNopSettings(metadata.Type),
-		Metrics:  metrics,
-		Identity: identity.New("sample", "", root, metrics.ResourceAttributes),
-		RootPath: root,
-	}
-}
-
-// tagsOf lists the points by their full tag. Host and workload are merged, as
-// W&B shows them.
-func tagsOf(md pmetric.Metrics) map[string]float64 {
-	naming.New(naming.Tag, "").Expand(md)
-	tags := map[string]float64{}
-	for _, rm := range md.ResourceMetrics().All() {
-		for _, sm := range rm.ScopeMetrics().All() {
-			for _, m := range sm.Metrics().All() {
-				tags[m.Name()] = valueOf(m)
-			}
-		}
-	}
-	return tags
-}
-
-func valueOf(m pmetric.Metric) float64 {
-	var points pmetric.NumberDataPointSlice
-	if m.Type() == pmetric.MetricTypeSum {
-		points = m.Sum().DataPoints()
-	} else {
-		points = m.Gauge().DataPoints()
-	}
-	if points.Len() != 1 {
-		return math.NaN() // two points under one tag: never equal to anything
-	}
-	p := points.At(0)
-	if p.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		return float64(p.IntValue())
-	}
-	return p.DoubleValue()
-}
-
-// compareTags reports one line per difference.
-func compareTags(t *testing.T, what string, want, got map[string]float64) {
-	t.Helper()
-	const tolerance = 1e-6
-	for tag, expected := range want {
-		value, ok := got[tag]
-		switch {
-		case !ok:
-			t.Errorf("%s: %s is missing, want %v", what, tag, expected)
-		case !(math.Abs(value-expected) <= tolerance*max(1, math.Abs(expected))):
-			t.Errorf("%s: %s is %v, want %v", what, tag, value, expected)
-		}
-	}
-	for tag, value := range got {
-		if _, ok := want[tag]; !ok {
-			t.Errorf("%s: %s is surplus (%v)", what, tag, value)
-		}
 	}
 }

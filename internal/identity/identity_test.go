@@ -1,0 +1,94 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+)
+
+func newMachine(hostName, label, rootPath string) *Machine {
+	return New(hostName, label, rootPath, metadata.DefaultResourceAttributesConfig())
+}
+
+func TestHostNameIsTheConfiguredOneElseThatOfTheNode(t *testing.T) {
+	t.Setenv("NODE_NAME", "node")
+	assert.Equal(t, "configured", HostName("configured", ""))
+	assert.Equal(t, "node", HostName("", ""))
+	t.Setenv("NODE_NAME", "")
+	assert.NotEmpty(t, HostName("", ""))
+}
+
+func TestHostNameIsTheSystemsWithoutAFile(t *testing.T) {
+	t.Setenv("NODE_NAME", "")
+	want, err := os.Hostname()
+	require.NoError(t, err)
+	assert.Equal(t, want, HostName("", t.TempDir()))
+}
+
+func TestResourcesOfAMachine(t *testing.T) {
+	m := newMachine("node-1", "rank-3", "")
+	assert.Equal(t, "node-1", m.HostName())
+	got := m.Host(t.Context()).Attributes().AsRaw()
+	assert.Subset(t, got, map[string]any{
+		"host.name":           "node-1",
+		"os.type":             runtime.GOOS,
+		"service.name":        "wandbsys",
+		"service.instance.id": "node-1",
+		"wandb.label":         "rank-3",
+	})
+	assert.NotContains(t, got, "process.pid")
+}
+
+func TestResourcesOfAProcess(t *testing.T) {
+	m := newMachine("node-1", "rank-3", "")
+	assert.Equal(t, map[string]any{
+		"host.name":               "node-1",
+		"os.type":                 runtime.GOOS,
+		"service.name":            "wandbsys",
+		"service.instance.id":     "node-1/pid-77",
+		"wandb.label":             "rank-3",
+		"process.pid":             int64(77),
+		"process.executable.name": "python3",
+	}, m.Process(77, "python3").Attributes().AsRaw())
+	assert.NotContains(t, m.Process(77, "").Attributes().AsRaw(), "process.executable.name")
+}
+
+func TestWhatIsNotSetIsAbsent(t *testing.T) {
+	assert.NotContains(t, newMachine("node-1", "", "").Host(t.Context()).Attributes().AsRaw(), "wandb.label")
+}
+
+func TestAttributesThatAreOffAreAbsent(t *testing.T) {
+	attrs := metadata.DefaultResourceAttributesConfig()
+	attrs.HostName.Enabled = false
+	attrs.WandbCPUCount.Enabled = false
+	m := New("node-1", "", "", attrs)
+	got := m.Host(t.Context()).Attributes().AsRaw()
+	assert.NotContains(t, got, "host.name")
+	assert.NotContains(t, got, "wandb.cpu_count")
+	assert.Contains(t, got, "service.instance.id")
+}
+
+// Prometheus paths merge resources with one instance id silently.
+func TestInstanceIDsAreUniqueAndStable(t *testing.T) {
+	m, other := newMachine("a", "", ""), newMachine("b", "", "")
+	seen := map[string]bool{}
+	for _, resource := range []pcommon.Resource{
+		m.Host(t.Context()), m.Process(1, "x"), m.Process(2, "x"), other.Host(t.Context()), other.Process(1, "x"),
+	} {
+		id, ok := resource.Attributes().Get("service.instance.id")
+		require.True(t, ok)
+		assert.False(t, seen[id.Str()], id.Str())
+		seen[id.Str()] = true
+	}
+	assert.Equal(t, m.Host(t.Context()).Attributes().AsRaw(), m.Host(t.Context()).Attributes().AsRaw())
+	assert.Equal(t, m.Process(1, "x").Attributes().AsRaw(), newMachine("a", "", "").Process(1, "x").Attributes().AsRaw())
+}
