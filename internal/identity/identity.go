@@ -81,7 +81,8 @@ type Machine struct {
 
 	slot guard.Slot
 	mu   sync.Mutex
-	hw   *hardware
+	// host is the machine's resource, once it is complete.
+	host *pcommon.Resource
 }
 
 // hardware holds the counts that describe the machine; 0 means unknown.
@@ -99,13 +100,18 @@ func New(hostName, label, rootPath string, attrs metadata.ResourceAttributesConf
 // HostName is the name that all resources carry.
 func (m *Machine) HostName() string { return m.hostName }
 
-// Host returns the machine's resource. The hardware counts are read once, at
-// the first call that finds any; a read that hangs costs the counts, not the
-// resource.
+// Host returns the machine's resource, which must not be changed. The hardware
+// counts are read once, at the first call that finds any; a read that hangs
+// costs the counts, not the resource.
 func (m *Machine) Host(ctx context.Context) pcommon.Resource {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.host != nil {
+		return *m.host
+	}
 	rb := metadata.NewResourceBuilder(m.attrs)
 	m.common(rb, m.hostName)
-	hw := m.hardware(ctx)
+	hw, known := m.hardware(ctx)
 	if hw.physicalCPUs > 0 {
 		rb.SetWandbCPUCount(int64(hw.physicalCPUs))
 	}
@@ -115,7 +121,11 @@ func (m *Machine) Host(ctx context.Context) pcommon.Resource {
 	if hw.memoryTotal > 0 {
 		rb.SetWandbMemoryTotal(int64(hw.memoryTotal))
 	}
-	return rb.Emit()
+	resource := rb.Emit()
+	if known {
+		m.host = &resource
+	}
+	return resource
 }
 
 // Process returns the resource of the workload with this root process.
@@ -139,20 +149,12 @@ func (m *Machine) common(rb *metadata.ResourceBuilder, instance string) {
 	}
 }
 
-func (m *Machine) hardware(ctx context.Context) hardware {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.hw != nil {
-		return *m.hw
-	}
+// hardware returns the counts, and whether there are any.
+func (m *Machine) hardware(ctx context.Context) (hardware, bool) {
 	ctx, cancel := context.WithTimeout(ctx, m.patience)
 	defer cancel()
 	hw, err := guard.Call(ctx, &m.slot, m.readHardware)
-	if err != nil || hw == (hardware{}) {
-		return hardware{}
-	}
-	m.hw = &hw
-	return hw
+	return hw, err == nil && hw != (hardware{})
 }
 
 // readHardware asks gopsutil, since it is done once: what cannot be told stays
