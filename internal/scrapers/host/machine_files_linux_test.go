@@ -112,10 +112,10 @@ func (m *testMachine) scraper(extended bool) *hostScraper {
 	return s
 }
 
-// shortly is for readings in which something hangs.
+// shortly is for readings in which something hangs: long enough for the rest.
 func shortly(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

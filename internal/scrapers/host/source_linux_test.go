@@ -93,6 +93,7 @@ func TestAFileThatHangsCostsOnlyItself(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.source, func(t *testing.T) {
+			t.Parallel()
 			m := aWholeMachine(t)
 			content, err := os.ReadFile(filepath.Join(m.root, tt.file))
 			require.NoError(t, err)
@@ -129,6 +130,7 @@ func TestAFileThatHangsCostsOnlyItself(t *testing.T) {
 }
 
 func TestAFileSystemThatHangsCostsOnlyItself(t *testing.T) {
+	t.Parallel()
 	m := aWholeMachine(t)
 	hang := make(chan struct{})
 	m.statfs = func(path string, st *unix.Statfs_t) error {
