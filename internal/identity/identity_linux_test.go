@@ -134,7 +134,7 @@ func TestHardwareThatHangsCostsItsCountsAndLittleTime(t *testing.T) {
 	// The scrape has all the time that there is: it is not used up.
 	for range 3 {
 		assert.Empty(t, counts(t, m))
-		assert.NoError(t, t.Context().Err())
+		require.NoError(t, t.Context().Err())
 	}
 	assert.Equal(t, "x", m.Host(t.Context()).Attributes().AsRaw()["service.instance.id"])
 

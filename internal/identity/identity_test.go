@@ -89,6 +89,7 @@ func TestInstanceIDsAreUniqueAndStable(t *testing.T) {
 		assert.False(t, seen[id.Str()], id.Str())
 		seen[id.Str()] = true
 	}
-	assert.Equal(t, m.Host(t.Context()).Attributes().AsRaw(), m.Host(t.Context()).Attributes().AsRaw())
+	first := m.Host(t.Context()).Attributes().AsRaw()
+	assert.Equal(t, first, m.Host(t.Context()).Attributes().AsRaw())
 	assert.Equal(t, m.Process(1, "x").Attributes().AsRaw(), newMachine("a", "", "").Process(1, "x").Attributes().AsRaw())
 }

@@ -43,6 +43,7 @@ func eachFixture(t *testing.T, kind string, check func(t *testing.T, content []b
 
 func TestGopsutilReadsTheSame(t *testing.T) {
 	eachFixture(t, "meminfo", func(t *testing.T, content []byte) {
+		t.Helper()
 		got, err := ParseMeminfo(content)
 		require.NoError(t, err)
 		want, err := mem.VirtualMemoryWithContext(procWith(t, "meminfo", content))
@@ -59,6 +60,7 @@ func TestGopsutilReadsTheSame(t *testing.T) {
 		}
 	})
 	eachFixture(t, "diskstats", func(t *testing.T, content []byte) {
+		t.Helper()
 		got, err := ParseDiskstats(nil, content)
 		require.NoError(t, err)
 		want, err := disk.IOCountersWithContext(procWith(t, "diskstats", content))
@@ -74,6 +76,7 @@ func TestGopsutilReadsTheSame(t *testing.T) {
 		}
 	})
 	eachFixture(t, "net_dev", func(t *testing.T, content []byte) {
+		t.Helper()
 		got, err := ParseNetDev(nil, content)
 		require.NoError(t, err)
 		want, err := net.IOCountersWithContext(procWith(t, "net/dev", content), true)
@@ -84,6 +87,7 @@ func TestGopsutilReadsTheSame(t *testing.T) {
 		}
 	})
 	eachFixture(t, "stat", func(t *testing.T, content []byte) {
+		t.Helper()
 		got, err := ParseCPUs(nil, content)
 		require.NoError(t, err)
 		want, err := cpu.TimesWithContext(procWith(t, "stat", content), true)
@@ -99,6 +103,7 @@ func TestGopsutilReadsTheSame(t *testing.T) {
 		}
 	})
 	eachFixture(t, "statm", func(t *testing.T, content []byte) {
+		t.Helper()
 		got, err := ParseResident(content)
 		require.NoError(t, err)
 		p := process.Process{Pid: oraclePid}

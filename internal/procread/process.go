@@ -17,6 +17,10 @@ const TicksPerSecond = 100
 // process leaves that ended between being listed and being read.
 var ErrEnded = errors.New("process ended")
 
+// ErrNoCPUs says that a status file has no line of allowed CPUs, as in sandboxes
+// that imitate /proc.
+var ErrNoCPUs = errors.New("status: no Cpus_allowed_list")
+
 // PIDStat is /proc/PID/stat.
 type PIDStat struct {
 	// Comm is the name without the parentheses around it.
@@ -124,7 +128,7 @@ func ParseResident(b []byte) (uint64, error) {
 }
 
 // ParseCPUsAllowed returns how many CPUs the line Cpus_allowed_list of
-// /proc/PID/status names.
+// /proc/PID/status names, or ErrNoCPUs.
 func ParseCPUsAllowed(b []byte) (int, error) {
 	for number := 1; len(b) > 0; number++ {
 		var line []byte
@@ -139,7 +143,7 @@ func ParseCPUsAllowed(b []byte) (int, error) {
 		}
 		return n, nil
 	}
-	return 0, errors.New("status: no Cpus_allowed_list")
+	return 0, ErrNoCPUs
 }
 
 // countList counts the members of a list such as "0-3,64-67".

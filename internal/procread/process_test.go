@@ -5,6 +5,7 @@ package procread
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func statLine(comm string, fields map[int]string) string {
 		case n == 3:
 			field = "S"
 		default:
-			field = fmt.Sprint(n)
+			field = strconv.Itoa(n)
 		}
 		b.WriteString(" " + field)
 	}

@@ -22,10 +22,10 @@ func TestTargetIsSet(t *testing.T) {
 }
 
 func TestErrorsSpeakToAnOperator(t *testing.T) {
-	assert.EqualError(t, &AbsentError{Reason: "no amdgpu driver"}, "no amdgpu driver")
-	assert.EqualError(t, &AbsentError{Reason: "no amdgpu driver", Cure: "load it"}, "no amdgpu driver; load it")
-	assert.EqualError(t, &SourceError{Source: "GPU 3", Err: errors.New("lost")}, "GPU 3: lost")
-	assert.EqualError(t, &GoneError{What: "process 7 is gone"}, "process 7 is gone")
+	require.EqualError(t, &AbsentError{Reason: "no amdgpu driver"}, "no amdgpu driver")
+	require.EqualError(t, &AbsentError{Reason: "no amdgpu driver", Cure: "load it"}, "no amdgpu driver; load it")
+	require.EqualError(t, &SourceError{Source: "GPU 3", Err: errors.New("lost")}, "GPU 3: lost")
+	require.EqualError(t, &GoneError{What: "process 7 is gone"}, "process 7 is gone")
 }
 
 func TestASourceErrorLeadsToItsCause(t *testing.T) {

@@ -182,8 +182,8 @@ func (s *linuxSource) addDisks(r *reading, t *diskTable) {
 	if t == nil {
 		return
 	}
-	for i := range r.filesystems {
-		if d := t.backing(r.filesystems[i].resolved); d >= 0 {
+	for _, path := range s.resolved {
+		if d := t.backing(path); d >= 0 {
 			t.reading.devices[d].backing = true
 		}
 	}

@@ -87,11 +87,14 @@ func (s *linuxSource) askFilesystems(b *guard.Batch) []*guard.Pending[*filesyste
 	return pending
 }
 
+// addFilesystems takes the answers. The device under a path stays known while
+// its file system does not answer.
 func (s *linuxSource) addFilesystems(r *reading, pending []*guard.Pending[*filesystemReading]) {
 	r.filesystems = make([]filesystemReading, 0, len(pending))
 	for i, p := range pending {
 		if f := collect(r, p, s.filesystems[i].path); f != nil {
 			r.filesystems = append(r.filesystems, *f)
+			s.resolved[i] = f.resolved
 		}
 	}
 }

@@ -154,6 +154,9 @@ func (s *processSource) readCapacity(r *processReading) error {
 		return err
 	}
 	allowed, err := procread.ParseCPUsAllowed(s.buf)
+	if errors.Is(err, procread.ErrNoCPUs) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func TestOurOwnProcessIsFoundInTheMountedProc(t *testing.T) {
 	src := m.source()
 	r := src.read(t.Context(), want{})
 	requireSources(t, r, "process")
-	assert.ErrorContains(t, r.errs[0], "process: finding the collector's own process: readlink")
+	require.ErrorContains(t, r.errs[0], "process: finding the collector's own process: readlink")
 
 	m.write(map[string]string{"proc/self": "-> x"})
 	requireSources(t, src.read(t.Context(), want{}), "process")
@@ -203,7 +203,7 @@ func TestCapacityOfAProcess(t *testing.T) {
 		m := aWholeMachine(t)
 		m.write(map[string]string{"proc/77/status": "Name:\tx\n"})
 		r := m.source().read(t.Context(), want{})
-		requireSources(t, r, "process")
+		requireSources(t, r) // sandboxes that imitate /proc leave it out: no fault
 		assert.InDelta(t, 3, r.process.capacity, 0)
 	})
 }

@@ -190,8 +190,8 @@ func TestErrorsAreJoinedAndTheRestIsThere(t *testing.T) {
 // allOff switches every metric off.
 func allOff(metrics *metadata.MetricsConfig) {
 	v := reflect.ValueOf(metrics).Elem()
-	for i := range v.NumField() {
-		v.Field(i).FieldByName("Enabled").SetBool(false)
+	for _, field := range v.Fields() {
+		field.FieldByName("Enabled").SetBool(false)
 	}
 }
 
@@ -245,7 +245,8 @@ func TestPointsCarryTheTimeOfTheScrapeAndSumsTheTimeOfTheirBaseline(t *testing.T
 func TestFactory(t *testing.T) {
 	factory := NewFactory()
 	assert.Equal(t, "host", factory.Name)
-	assert.NotSame(t, factory.DefaultConfig(), factory.DefaultConfig())
+	first := factory.DefaultConfig()
+	assert.NotSame(t, first, factory.DefaultConfig())
 	set := sampleSettings(t, "", false)
 	set.RootPath = ""
 	s, err := factory.New(set, factory.DefaultConfig())

@@ -33,10 +33,12 @@ type linuxSource struct {
 	hasTarget   bool
 	memory      memorySource
 	filesystems []*filesystemSource
-	disks       *diskSource
-	network     *networkSource
-	stat        statSource
-	process     *processSource
+	// resolved holds where each configured path led when it last answered.
+	resolved []string
+	disks    *diskSource
+	network  *networkSource
+	stat     statSource
+	process  *processSource
 }
 
 // environment is what tests replace.
@@ -72,6 +74,7 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 	}
 	for _, path := range cfg.DiskPaths {
 		s.filesystems = append(s.filesystems, &filesystemSource{path: path, rootPath: rootPath, statfs: env.statfs})
+		s.resolved = append(s.resolved, path)
 	}
 	return s, nil
 }

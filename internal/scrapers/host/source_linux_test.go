@@ -310,7 +310,7 @@ func TestAnAbsentMachine(t *testing.T) {
 	absent, ok := errors.AsType[*scrapers.AbsentError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, "no "+m.root+"/proc; mount the machine's / with its /proc at root_path", absent.Error())
-	assert.EqualError(t, err, absent.Error(), "nothing else is told")
+	require.EqualError(t, err, absent.Error(), "nothing else is told")
 
 	// It is mounted later.
 	m.write(map[string]string{"proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 250 kB\n"})
