@@ -22,20 +22,7 @@ var blank = []byte{' '}
 
 // ParseMountinfo appends the lines of /proc/PID/mountinfo to dst.
 func ParseMountinfo(dst []Mount, b []byte) ([]Mount, error) {
-	var firstBad error
-	for number := 1; len(b) > 0; number++ {
-		var line []byte
-		line, b = nextLine(b)
-		m, ok := parseMount(line)
-		if ok {
-			dst = append(dst, m)
-			continue
-		}
-		if firstBad == nil && len(bytes.TrimSpace(line)) > 0 {
-			firstBad = badLine("mountinfo", number, line)
-		}
-	}
-	return dst, firstBad
+	return parseTable("mountinfo", dst, b, 0, parseMount)
 }
 
 // parseMount reads "id parent major:minor root mountpoint options [tags...] -

@@ -82,6 +82,26 @@ func uintField(b []byte) (n uint64, rest []byte, ok bool) {
 	return n, rest, ok
 }
 
+// parseTable appends what parse makes of each line to dst, with an error for
+// the first line that is not empty and not understood. before is the number of
+// lines that were taken off b.
+func parseTable[T any](file string, dst []T, b []byte, before int, parse func(line []byte) (T, bool)) ([]T, error) {
+	var firstBad error
+	for number := before + 1; len(b) > 0; number++ {
+		var line []byte
+		line, b = nextLine(b)
+		row, ok := parse(line)
+		if ok {
+			dst = append(dst, row)
+			continue
+		}
+		if firstBad == nil && len(bytes.TrimSpace(line)) > 0 {
+			firstBad = badLine(file, number, line)
+		}
+	}
+	return dst, firstBad
+}
+
 // maxQuoted keeps error texts short whatever the input is.
 const maxQuoted = 80
 

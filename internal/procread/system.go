@@ -96,20 +96,7 @@ type Disk struct {
 
 // ParseDiskstats appends the lines of /proc/diskstats to dst.
 func ParseDiskstats(dst []Disk, b []byte) ([]Disk, error) {
-	var firstBad error
-	for number := 1; len(b) > 0; number++ {
-		var line []byte
-		line, b = nextLine(b)
-		d, ok := parseDisk(line)
-		if ok {
-			dst = append(dst, d)
-			continue
-		}
-		if firstBad == nil && len(bytes.TrimSpace(line)) > 0 {
-			firstBad = badLine("diskstats", number, line)
-		}
-	}
-	return dst, firstBad
+	return parseTable("diskstats", dst, b, 0, parseDisk)
 }
 
 // parseDisk reads columns 1 major, 2 minor, 3 name, 6 sectors read, 10 sectors
@@ -140,24 +127,15 @@ type NetDev struct {
 
 // ParseNetDev appends the interfaces of /proc/net/dev to dst.
 func ParseNetDev(dst []NetDev, b []byte) ([]NetDev, error) {
-	var firstBad error
-	for number := 1; len(b) > 0; number++ {
-		var line []byte
-		line, b = nextLine(b)
-		// The two header lines are the only ones with a bar.
-		if number <= 2 && bytes.IndexByte(line, '|') >= 0 {
-			continue
+	headers := 0
+	for headers < 2 {
+		line, rest := nextLine(b)
+		if bytes.IndexByte(line, '|') < 0 { // only the two header lines have one
+			break
 		}
-		d, ok := parseNetDev(line)
-		if ok {
-			dst = append(dst, d)
-			continue
-		}
-		if firstBad == nil && len(bytes.TrimSpace(line)) > 0 {
-			firstBad = badLine("net/dev", number, line)
-		}
+		headers, b = headers+1, rest
 	}
-	return dst, firstBad
+	return parseTable("net/dev", dst, b, headers, parseNetDev)
 }
 
 // parseNetDev splits at the last colon: an alias has one in its name
