@@ -17,7 +17,7 @@ type sysClass struct {
 	real bool     // dir is on a real sysfs
 
 	round   uint64
-	entries map[string]classEntry
+	entries map[string]*classEntry
 }
 
 type classEntry struct {
@@ -30,7 +30,7 @@ type classEntry struct {
 func (c *sysClass) begin() {
 	c.round++
 	if c.entries == nil || len(c.entries) > maxNames {
-		c.entries = map[string]classEntry{}
+		c.entries = map[string]*classEntry{}
 	}
 	if c.real {
 		return
@@ -50,11 +50,14 @@ func (c *sysClass) begin() {
 // of returns what ask says of the device with these counters, now or before.
 func (c *sysClass) of(name string, a, b uint64, ask func(dir, name string) bool) bool {
 	e, known := c.entries[name]
+	if !known {
+		e = &classEntry{}
+		c.entries[name] = e
+	}
 	if !c.real || !known || e.round != c.round-1 || a < e.a || b < e.b {
 		e.answer = ask(c.dir, name)
 	}
 	e.a, e.b, e.round = a, b, c.round
-	c.entries[name] = e
 	return e.answer
 }
 
