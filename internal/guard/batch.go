@@ -12,6 +12,13 @@ import (
 // patience is how long a call of a batch may keep the next ones waiting.
 const patience = 20 * time.Millisecond
 
+// timers are stopped ones: a batch needs one for microseconds, as a rule.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
+
 // Batch runs calls that are quick as a rule one after the other in a single
 // goroutine, which costs a fraction of one goroutine each. A call that takes
 // longer than a few milliseconds does not keep the others waiting: they go on
@@ -48,8 +55,12 @@ func (b *Batch) Run() {
 		return
 	}
 	b.left, b.done = len(b.jobs), make(chan struct{})
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+	timer := timers.Get().(*time.Timer)
+	timer.Reset(patience)
+	defer func() {
+		timer.Stop()
+		timers.Put(timer)
+	}()
 	go b.work()
 	for taken := 1; ; { // the worker takes the first at once
 		select {

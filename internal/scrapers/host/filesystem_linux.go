@@ -20,12 +20,18 @@ type filesystemSource struct {
 	path     string
 	rootPath string
 	statfs   func(path string, st *unix.Statfs_t) error
+
+	// resolved and seen are the path without symbolic links, on the machine
+	// and as we see it, when it was last asked for.
+	resolved, seen string
 }
 
 func (s *filesystemSource) read(context.Context) (*filesystemReading, error) {
-	resolved := resolve(s.rootPath, s.path)
+	if resolved := resolve(s.rootPath, s.path); resolved != s.resolved || s.seen == "" {
+		s.resolved, s.seen = resolved, filepath.Join("/", s.rootPath, resolved)
+	}
 	var st unix.Statfs_t
-	if err := s.stat(filepath.Join("/", s.rootPath, resolved), &st); err != nil {
+	if err := s.stat(s.seen, &st); err != nil {
 		return nil, err
 	}
 	// Block counts are in fragments. On virtiofs f_bsize is 256 times larger.
@@ -35,7 +41,7 @@ func (s *filesystemSource) read(context.Context) (*filesystemReading, error) {
 	}
 	return &filesystemReading{
 		path:      s.path,
-		resolved:  resolved,
+		resolved:  s.resolved,
 		blocks:    st.Blocks > 0,
 		used:      (st.Blocks - min(st.Blocks, st.Bfree)) * unit,
 		available: st.Bavail * unit,
@@ -80,11 +86,11 @@ func resolve(rootPath, path string) string {
 
 // askFilesystems puts a question for each path into the batch.
 func (s *linuxSource) askFilesystems(b *guard.Batch) []*guard.Pending[*filesystemReading] {
-	pending := make([]*guard.Pending[*filesystemReading], 0, len(s.filesystems))
+	s.asked = s.asked[:0]
 	for _, f := range s.filesystems {
-		pending = append(pending, guard.Add(b, &f.slot, f.read))
+		s.asked = append(s.asked, guard.Add(b, &f.slot, f.read))
 	}
-	return pending
+	return s.asked
 }
 
 // addFilesystems takes the answers. The device under a path stays known while

@@ -33,6 +33,7 @@ type linuxSource struct {
 	hasTarget   bool
 	memory      memorySource
 	filesystems []*filesystemSource
+	asked       []*guard.Pending[*filesystemReading]
 	// resolved holds where each configured path led when it last answered.
 	resolved []string
 	disks    *diskSource
