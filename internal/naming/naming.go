@@ -26,14 +26,15 @@ const (
 // available is the allowed set, as error messages name it.
 const available = "template, tag or sdk"
 
-// Validate tells whether the style can be used.
+// Validate tells whether the style can be used. It does not name the key, which
+// confmap puts before the text.
 func (s Style) Validate() error {
 	switch s {
 	case Template, Tag, SDK:
 		return nil
 	case Semconv:
-		return fmt.Errorf("naming: %s is not available yet; use %s", s, available)
+		return fmt.Errorf("%s is not available yet; use %s", s, available)
 	default:
-		return fmt.Errorf("naming: unknown value %q; use %s", string(s), available)
+		return fmt.Errorf("unknown value %q; use %s", string(s), available)
 	}
 }

@@ -18,10 +18,10 @@ func TestStyleValidate(t *testing.T) {
 		style Style
 		want  string
 	}{
-		"semconv is refused until it works": {Semconv, "naming: semconv is not available yet; use template, tag or sdk"},
-		"a typo is named":                   {"tags", `naming: unknown value "tags"; use template, tag or sdk`},
-		"empty is no style":                 {"", `naming: unknown value ""; use template, tag or sdk`},
-		"case matters":                      {"Tag", `naming: unknown value "Tag"; use template, tag or sdk`},
+		"semconv is refused until it works": {Semconv, "semconv is not available yet; use template, tag or sdk"},
+		"a typo is named":                   {"tags", `unknown value "tags"; use template, tag or sdk`},
+		"empty is no style":                 {"", `unknown value ""; use template, tag or sdk`},
+		"case matters":                      {"Tag", `unknown value "Tag"; use template, tag or sdk`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.EqualError(t, tt.style.Validate(), tt.want)

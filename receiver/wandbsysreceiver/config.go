@@ -209,10 +209,7 @@ func (c *Config) familyDefaults(factory scrapers.Factory) scrapers.Config {
 // Validate checks what concerns the receiver as a whole. confmap calls the
 // Validate of every section below by itself.
 func (c *Config) Validate() error {
-	errs := []error{
-		c.Naming.Validate(),
-		validateRootPath(c.RootPath),
-	}
+	errs := []error{validateRootPath(c.RootPath)}
 	if c.DetectionInterval <= 0 {
 		errs = append(errs, fmt.Errorf("detection_interval: %s: must be above 0", c.DetectionInterval))
 	}
