@@ -26,7 +26,7 @@ import (
 const (
 	// patience is how long anything may take on a machine that is busy with
 	// other work. What waits this long has failed.
-	patience = 60 * time.Second
+	patience = 30 * time.Second
 	// pollInterval is how often a condition is looked at.
 	pollInterval = 50 * time.Millisecond
 )
