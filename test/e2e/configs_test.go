@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -44,6 +45,25 @@ func TestAgentSendsMetricsAndItsOwnHealth(t *testing.T) {
 	_, status, err := get("http://" + health)
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusOK, status)
+}
+
+// Without a backend there is more to do at the end, such as a last report.
+func TestAgentEndsWhileTheBackendIsDown(t *testing.T) {
+	start := func() *process {
+		p := startProcess(t, collector(t, agentEnv("http://"+freeAddress(t)), "--config", repo(t, "config", "agent.yaml"),
+			"--set=extensions.health_check.endpoint="+freeAddress(t), "--set=receivers.wandbsys.initial_delay=0s",
+			"--set=processors.batch.timeout=0s"))
+		p.waitFor("an export fails", func() bool { return strings.Contains(p.stderr.String(), "Exporting failed. Will retry") })
+		return p
+	}
+	for try := 1; ; try++ {
+		took := start().stop() // with an error: the last report is lost
+		t.Logf("ended after %s", took)
+		if took < hungShutdown {
+			return
+		}
+		require.Less(t, try, shutdownTries, "took %s, %s are allowed", took, hungShutdown)
+	}
 }
 
 // https:// means TLS: nothing must go to a server without it.
