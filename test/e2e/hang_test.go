@@ -115,7 +115,7 @@ func TestASourceThatHangsDelaysNothingElse(t *testing.T) {
 	})
 	checkHungHealth(t, p, health)
 	t.Run("the log tells once", func(t *testing.T) {
-		errs := p.logLines("error")
+		errs := hostLines(p, "error")
 		require.Len(t, errs, 1)
 		assert.Equal(t, "wandbsys/hung", errs[0].Component)
 		assert.Regexp(t, hangText, errs[0].Error)
@@ -262,7 +262,7 @@ func TestAMachineThatIsNotThereIsLookedForAgain(t *testing.T) {
 	assert.Empty(t, absent.find("otelcol_wandbsys_family_scrape_success"), "no verdict on what is not there")
 	assert.Empty(t, s.points())
 	assert.True(t, p.alive())
-	assert.Empty(t, append(p.logLines("error"), p.logLines("warn")...))
+	assert.Empty(t, append(hostLines(p, "error"), hostLines(p, "warn")...))
 	changes := stateChanges(p)
 	require.Len(t, changes, 1)
 	assert.Equal(t, logLine{

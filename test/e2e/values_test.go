@@ -331,23 +331,33 @@ func TestCPUOfABusyProcess(t *testing.T) {
 	capacity := allowedCPUs(t, target.pid())
 	full := 100 / capacity
 
-	// One core is 100/CPUs, if the machine lets the process have a whole one.
-	w.waitFor("the process shows as one busy core", func() bool {
-		return slices.ContainsFunc(w.sink.points().named("cpu"), func(p point) bool {
-			return math.Abs(p.value-full) < full/4
-		})
-	})
-	// What it did get is what the kernel says, however much that was.
-	readings := w.more(4)
-	for i := 2; i < len(readings); i++ {
-		before, after := readings[i-1].truth, readings[i].truth
+	// One core is 100/CPUs, if the machine lets the process have a whole one;
+	// what it did get is what the kernel says, however much that was.
+	const enough, most = 6, 15
+	shown, given, compared := 0.0, 0.0, 0
+	for len(w.all()) < most && (compared < enough || shown < 3*full/4) {
+		readings := w.more(1)
+		last := len(readings) - 1
+		if last < 2 {
+			continue
+		}
+		before, after := readings[last-1].truth, readings[last].truth
 		elapsed := after.at.Sub(before.at)
-		if elapsed < watchInterval/2 {
-			continue // the readings came late, and then together
+		if elapsed < watchInterval/2 || elapsed > 2*watchInterval {
+			continue // a reading came late
 		}
 		want := 100 * float64(after.process.cpu-before.process.cpu) / float64(elapsed) / capacity
-		assert.InDelta(t, want, one(t, readings[i].points.named("cpu")).value, full/2)
+		got := one(t, readings[last].points.named("cpu")).value
+		assert.InDelta(t, want, got, full/2)
+		assert.Less(t, got, 5*full/4)
+		shown, given, compared = max(shown, got), max(given, want), compared+1
 	}
+	require.Positive(t, compared)
+	if given < 3*full/4 {
+		t.Logf("the machine is too busy: the process got %.0f %% of a core at most", 100*given/full)
+		return
+	}
+	assert.InDelta(t, full, shown, full/4, "one busy core")
 }
 
 func TestBytesWrittenShowInDiskOut(t *testing.T) {
