@@ -61,11 +61,13 @@ func (f *family) start(ctx context.Context, host component.Host) error {
 }
 
 // prime takes the baseline in the background. It has the slot when it returns,
-// so that a first scrape without delay comes after it.
+// so that a first scrape without delay comes after it. The sources get half the
+// time that they have in a scrape: the first scrape may be waiting, and needs
+// the rest.
 func (f *family) prime(primer scrapers.Primer) {
 	ctx, cancel := context.WithTimeout(f.run, f.timeout)
 	baseline := guard.Go(ctx, &f.slot, func(ctx context.Context) (struct{}, error) {
-		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout))
+		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout)/2)
 		defer cancel()
 		primer.Prime(ctx)
 		return struct{}{}, nil
@@ -109,7 +111,8 @@ func (f *family) scrape(ctx context.Context) (pmetric.Metrics, error) {
 }
 
 // read calls the scraper behind the guard. The sources get a part of the time,
-// so that the family can return what did answer.
+// so that the family can return what did answer; to wait for the baseline counts
+// as theirs.
 func (f *family) read(ctx context.Context) (pmetric.Metrics, error) {
 	if f.health.startErr != nil {
 		return pmetric.NewMetrics(), f.health.startErr
@@ -117,8 +120,9 @@ func (f *family) read(ctx context.Context) (pmetric.Metrics, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.run, cancel)() //nolint:contextcheck // two contexts end this one
+	deadline := time.Now().Add(scrapers.SourceTimeout(f.timeout))
 	md, err := guard.Call(ctx, &f.slot, func(ctx context.Context) (result, error) {
-		ctx, cancel := context.WithTimeout(ctx, scrapers.SourceTimeout(f.timeout))
+		ctx, cancel := context.WithDeadline(ctx, deadline)
 		defer cancel()
 		md, err := f.scraper.Scrape(ctx)
 		return result{md, err}, nil
