@@ -82,7 +82,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"an unknown key": {
 			"lable: x",
-			decoding + "'' decoding failed due to the following error(s):\n\n'wandbsysreceiver.receiverKeys' has invalid keys: lable",
+			decoding + "'' decoding failed due to the following error(s):\n\n'wandbsysreceiver.Config' has invalid keys: lable",
 		},
 		"a naming that is not there yet": {
 			"naming: semconv",

@@ -111,7 +111,8 @@ func checkQuickstart(t *testing.T, p *process, address string, pid int) {
 func TestMakeRun(t *testing.T) {
 	const says = "Prometheus endpoint: http://" + quickstartAddress + "/metrics"
 	binary(t) // skips without
-	if listener, err := net.Listen("tcp", quickstartAddress); err != nil {
+	listener, err := net.Listen("tcp", quickstartAddress)
+	if err != nil {
 		t.Logf("only shown, not run: %v", err)
 		cmd := exec.Command("make", "-C", repo(t), "-n", "run", "PID=4711")
 		cmd.Env = cleanEnv()
@@ -120,9 +121,8 @@ func TestMakeRun(t *testing.T) {
 		assert.Contains(t, string(commands), says)
 		assert.Contains(t, string(commands), "--config config/quickstart.yaml")
 		return
-	} else {
-		require.NoError(t, listener.Close())
 	}
+	require.NoError(t, listener.Close())
 	target := startHelper(t, "idle")
 	cmd := exec.Command("make", "-C", repo(t), "run", fmt.Sprintf("PID=%d", target.pid()))
 	cmd.Env = cleanEnv()
@@ -130,7 +130,7 @@ func TestMakeRun(t *testing.T) {
 	p.waitFor("the address", func() bool { return regexp.MustCompile(says).MatchString(p.stdout.String()) })
 	checkQuickstart(t, p, quickstartAddress, target.pid())
 	p.interrupt()
-	listener, err := net.Listen("tcp", quickstartAddress)
+	listener, err = net.Listen("tcp", quickstartAddress)
 	require.NoError(t, err, "Ctrl-C ends the collector")
 	require.NoError(t, listener.Close())
 }

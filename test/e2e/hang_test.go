@@ -91,7 +91,7 @@ func TestASourceThatHangsDelaysNothingElse(t *testing.T) {
 	s := startSink(t, nil)
 	p := hungCollector(t, root, s, health)
 
-	count := func(host, name string) int { return len(s.points().from("host.name", host).named(name)) }
+	count := func(host, name string) int { return len(s.points().from(host).named(name)) }
 	p.waitFor("the hung machine's other sources", func() bool { return count("hung", "memory_percent") >= 3 })
 	writeFile(t, filepath.Join(root, "proc/1/net/dev"), netDev(5_001_234))
 	p.waitFor("more of both", func() bool {
@@ -100,7 +100,7 @@ func TestASourceThatHangsDelaysNothingElse(t *testing.T) {
 	all := s.points()
 
 	t.Run("the hung machine's other sources answer", func(t *testing.T) {
-		hung := all.from("host.name", "hung")
+		hung := all.from("hung")
 		assert.Equal(t, []string{"disk.usageGB", "disk.usagePercent", "memory_percent", "network.recv", "network.sent", "proc.memory.availableMB"}, hung.names())
 		assert.InDelta(t, 75, hung.named("memory_percent").last().value, 1e-9)
 		assert.InDelta(t, 250, hung.named("proc.memory.availableMB").last().value, 1e-9)
@@ -109,9 +109,9 @@ func TestASourceThatHangsDelaysNothingElse(t *testing.T) {
 	})
 	t.Run("on time, and so does the healthy machine", func(t *testing.T) {
 		for _, host := range []string{"hung", "ok"} {
-			checkPace(t, all.from("host.name", host).named("memory_percent"), time.Second)
+			checkPace(t, all.from(host).named("memory_percent"), time.Second)
 		}
-		assert.Contains(t, all.from("host.name", "ok").names(), "disk.in")
+		assert.Contains(t, all.from("ok").names(), "disk.in")
 	})
 	checkHungHealth(t, p, health)
 	t.Run("the log tells once", func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 func TestNamings(t *testing.T) {
 	target := startHelper(t, "idle")
 	s := startSink(t, nil)
-	receivers := ""
+	var receivers strings.Builder
 	for host, extra := range map[string]string{
 		"template":         "naming: template",
 		"template-labeled": "naming: template, label: rank-3",
@@ -29,19 +29,19 @@ func TestNamings(t *testing.T) {
 		"sdk":              "naming: sdk",
 		"sdk-labeled":      "naming: sdk, label: rank-3",
 	} {
-		receivers += fmt.Sprintf("wandbsys/%s: {host_name: %s, %s, extended: true, collection_interval: 1s, initial_delay: 0s, "+
+		fmt.Fprintf(&receivers, "wandbsys/%s: {host_name: %s, %s, extended: true, collection_interval: 1s, initial_delay: 0s, "+
 			"workloads: {pid: %d}, scrapers: {host: {disk_paths: [/, /proc/.., /tmp]}}}\n", host, host, extra, target.pid())
 	}
-	p := startCollector(t, settings{receivers: receivers, exporters: s.exporter()})
+	p := startCollector(t, settings{receivers: receivers.String(), exporters: s.exporter()})
 	for _, host := range []string{"template", "template-labeled", "tag", "tag-labeled", "sdk", "sdk-labeled"} {
 		p.waitFor(host+" has had two scrapes", func() bool {
-			return len(s.points().from("host.name", host).named("memory_percent"))+
-				len(s.points().from("host.name", host).named("memory_percent/l:rank-3")) >= 2
+			return len(s.points().from(host).named("memory_percent"))+
+				len(s.points().from(host).named("memory_percent/l:rank-3")) >= 2
 		})
 	}
 	p.stop()
 	all := s.points()
-	template := all.from("host.name", "template")
+	template := all.from("template")
 	require.Contains(t, template.names(), "cpu.cpu_percent", "extended is on")
 
 	for host, tt := range map[string]struct {
@@ -55,7 +55,7 @@ func TestNamings(t *testing.T) {
 		"sdk-labeled":      {func(p point) string { return fullTag(p) + "/l:rank-3" }, "rank-3"},
 	} {
 		t.Run(host, func(t *testing.T) {
-			got := all.from("host.name", host)
+			got := all.from(host)
 			compareNaming(t, template, got, tt.rename)
 			for _, p := range got {
 				assert.Equal(t, tt.label, p.resource["wandb.label"], p.name)
@@ -63,7 +63,7 @@ func TestNamings(t *testing.T) {
 		})
 	}
 	t.Run("examples", func(t *testing.T) {
-		names := all.from("host.name", "sdk-labeled").names()
+		names := all.from("sdk-labeled").names()
 		for _, name := range []string{"cpu", "cpu.0.cpu_percent", "disk./.usagePercent", "disk./proc/...usageGB", "disk./tmp.usageGB", "disk.in", "network.sent"} {
 			assert.Contains(t, names, name+"/l:rank-3")
 		}

@@ -99,9 +99,9 @@ func (ps points) with(key string, value any) points {
 	return ps.filter(func(p point) bool { return p.attrs[key] == value })
 }
 
-// from keeps points of resources with this attribute.
-func (ps points) from(key string, value any) points {
-	return ps.filter(func(p point) bool { return p.resource[key] == value })
+// from keeps points of resources with this host.name.
+func (ps points) from(host any) points {
+	return ps.filter(func(p point) bool { return p.resource["host.name"] == host })
 }
 
 // names lists the metrics, sorted.
