@@ -118,15 +118,25 @@ func (s *networkSource) mark(counts func(*interfaceReading) bool) bool {
 
 // markPhysical asks sysfs. Bonds, bridges, VLANs, veth and tun have no
 // `device`. A virtual function below a master that has one too (Azure, Hyper-V)
-// carries the bytes that its master counts already.
+// carries the bytes that its master counts already; there must be two then.
 func (s *networkSource) markPhysical() bool {
 	s.class.begin()
 	if s.class.dir == "" {
 		return false
 	}
+	devices := 0
+	s.mark(func(n *interfaceReading) bool {
+		physical := n.name != loopback && s.class.of(n.name, n.received, n.sent, hasDevice)
+		if physical {
+			devices++
+		}
+		return physical
+	})
+	if devices < 2 {
+		return devices > 0
+	}
 	return s.mark(func(n *interfaceReading) bool {
-		return n.name != loopback && s.class.of(n.name, n.received, n.sent, hasDevice) &&
-			!exists(s.class.dir+"/"+n.name+"/master/device")
+		return n.counted && !exists(s.class.dir+"/"+n.name+"/master/device")
 	})
 }
 
