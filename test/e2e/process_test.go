@@ -49,11 +49,15 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
+// settled is how old a process is before it gets a signal.
+const settled = 500 * time.Millisecond
+
 // process is a program that the test runs in a process group of its own.
 type process struct {
 	t              *testing.T
 	cmd            *exec.Cmd
 	stdout, stderr output
+	started        time.Time
 	exited         chan struct{}
 	err            error // of Wait, once exited is closed
 }
@@ -65,6 +69,7 @@ func startProcess(t *testing.T, cmd *exec.Cmd) *process {
 	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, cmd.Start())
+	p.started = time.Now()
 	go func() {
 		p.err = cmd.Wait()
 		close(p.exited)
@@ -109,6 +114,9 @@ func (p *process) interrupt() time.Duration {
 func (p *process) signal(to int, sig syscall.Signal) time.Duration {
 	p.t.Helper()
 	require.True(p.t, p.alive(), "ended before it was asked to")
+	// The collector listens for signals a moment after it says that it is ready;
+	// before that a signal ends it at once.
+	time.Sleep(settled - time.Since(p.started))
 	begin := time.Now()
 	require.NoError(p.t, syscall.Kill(to, sig))
 	select {
