@@ -1,9 +1,6 @@
 // Copyright The wandbsys Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup finds the control group of a process, version 1, 2 or both,
-// and the limits that it and its ancestors set. Everything is read anew at each
-// call, since limits change while a process runs (in-place resize of a pod).
 package cgroup
 
 import (
@@ -25,19 +22,6 @@ const (
 	maxFile = 1 << 20
 	// maxMountinfo bounds the mount table of a node with thousands of pods.
 	maxMountinfo = 8 << 20
-)
-
-// MemoryUse says what counts as used memory of a group.
-type MemoryUse string
-
-const (
-	// WorkingSet is usage without inactive file pages, as kubelet, cAdvisor and
-	// docker stats count it.
-	WorkingSet MemoryUse = "working_set"
-	// Usage is all that is charged, page cache included, as W&B counts it.
-	Usage MemoryUse = "usage"
-	// Anon is usage without file pages, shared memory included.
-	Anon MemoryUse = "anon"
 )
 
 // Limits is what a process' groups allow it.

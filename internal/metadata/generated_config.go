@@ -2267,6 +2267,26 @@ func (ms *ProcMemoryPercentMetricConfig) Unmarshal(parser *confmap.Conf) error {
 	return nil
 }
 
+// ProcMemoryPssMBMetricConfig provides config for the proc.memory.pssMB metric.
+type ProcMemoryPssMBMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *ProcMemoryPssMBMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
 // ProcMemoryRssMBMetricConfig provides config for the proc.memory.rssMB metric.
 type ProcMemoryRssMBMetricConfig struct {
 	Enabled          bool `mapstructure:"enabled"`
@@ -3462,6 +3482,7 @@ type MetricsConfig struct {
 	ProcCPUThreads                                ProcCPUThreadsMetricConfig                                `mapstructure:"proc.cpu.threads"`
 	ProcMemoryAvailableMB                         ProcMemoryAvailableMBMetricConfig                         `mapstructure:"proc.memory.availableMB"`
 	ProcMemoryPercent                             ProcMemoryPercentMetricConfig                             `mapstructure:"proc.memory.percent"`
+	ProcMemoryPssMB                               ProcMemoryPssMBMetricConfig                               `mapstructure:"proc.memory.pssMB"`
 	ProcMemoryRssMB                               ProcMemoryRssMBMetricConfig                               `mapstructure:"proc.memory.rssMB"`
 	SwapUsed                                      SwapUsedMetricConfig                                      `mapstructure:"swap.used"`
 	SwapUsedPercent                               SwapUsedPercentMetricConfig                               `mapstructure:"swap.used_percent"`
@@ -3858,6 +3879,9 @@ func DefaultMetricsConfig() MetricsConfig {
 		},
 		ProcMemoryPercent: ProcMemoryPercentMetricConfig{
 			Enabled: true,
+		},
+		ProcMemoryPssMB: ProcMemoryPssMBMetricConfig{
+			Enabled: false,
 		},
 		ProcMemoryRssMB: ProcMemoryRssMBMetricConfig{
 			Enabled: true,

@@ -823,6 +823,9 @@ var MetricsInfo = metricsInfo{
 	ProcMemoryPercent: metricInfo{
 		Name: "proc.memory.percent",
 	},
+	ProcMemoryPssMB: metricInfo{
+		Name: "proc.memory.pssMB",
+	},
 	ProcMemoryRssMB: metricInfo{
 		Name: "proc.memory.rssMB",
 	},
@@ -1139,6 +1142,7 @@ type metricsInfo struct {
 	ProcCPUThreads                                metricInfo
 	ProcMemoryAvailableMB                         metricInfo
 	ProcMemoryPercent                             metricInfo
+	ProcMemoryPssMB                               metricInfo
 	ProcMemoryRssMB                               metricInfo
 	SwapUsed                                      metricInfo
 	SwapUsedPercent                               metricInfo
@@ -7471,6 +7475,56 @@ func newMetricProcMemoryPercent(cfg ProcMemoryPercentMetricConfig) metricProcMem
 	return m
 }
 
+type metricProcMemoryPssMB struct {
+	data     pmetric.Metric              // data buffer for generated metric.
+	config   ProcMemoryPssMBMetricConfig // metric config provided by user.
+	capacity int                         // max observed number of data points added to the metric.
+}
+
+// init fills proc.memory.pssMB metric with initial data.
+func (m *metricProcMemoryPssMB) init() {
+	m.data.SetName("proc.memory.pssMB")
+	m.data.SetDescription("Memory of the workload's processes in MiB, a page that n processes share counted as one n-th in each: sum of `Pss` of /proc/PID/smaps_rollup over the live processes / 1024. Forked workers that share their parent's memory count once, unlike in proc.memory.rssMB. Slow (the kernel walks all of the memory) and needs root or CAP_SYS_PTRACE for other users' processes; absent when any of the processes may not be read. Linux only.")
+	m.data.SetUnit("MiBy")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricProcMemoryPssMB) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricProcMemoryPssMB) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricProcMemoryPssMB) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricProcMemoryPssMB(cfg ProcMemoryPssMBMetricConfig) metricProcMemoryPssMB {
+	m := metricProcMemoryPssMB{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
 type metricProcMemoryRssMB struct {
 	data     pmetric.Metric              // data buffer for generated metric.
 	config   ProcMemoryRssMBMetricConfig // metric config provided by user.
@@ -10417,6 +10471,7 @@ type MetricsBuilder struct {
 	metricProcCPUThreads                                metricProcCPUThreads
 	metricProcMemoryAvailableMB                         metricProcMemoryAvailableMB
 	metricProcMemoryPercent                             metricProcMemoryPercent
+	metricProcMemoryPssMB                               metricProcMemoryPssMB
 	metricProcMemoryRssMB                               metricProcMemoryRssMB
 	metricSwapUsed                                      metricSwapUsed
 	metricSwapUsedPercent                               metricSwapUsedPercent
@@ -10609,6 +10664,7 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 		metricProcCPUThreads:                                newMetricProcCPUThreads(mbc.Metrics.ProcCPUThreads),
 		metricProcMemoryAvailableMB:                         newMetricProcMemoryAvailableMB(mbc.Metrics.ProcMemoryAvailableMB),
 		metricProcMemoryPercent:                             newMetricProcMemoryPercent(mbc.Metrics.ProcMemoryPercent),
+		metricProcMemoryPssMB:                               newMetricProcMemoryPssMB(mbc.Metrics.ProcMemoryPssMB),
 		metricProcMemoryRssMB:                               newMetricProcMemoryRssMB(mbc.Metrics.ProcMemoryRssMB),
 		metricSwapUsed:                                      newMetricSwapUsed(mbc.Metrics.SwapUsed),
 		metricSwapUsedPercent:                               newMetricSwapUsedPercent(mbc.Metrics.SwapUsedPercent),
@@ -10909,6 +10965,7 @@ func (mb *MetricsBuilder) EmitForResource(options ...ResourceMetricsOption) {
 	mb.metricProcCPUThreads.emit(ils.Metrics())
 	mb.metricProcMemoryAvailableMB.emit(ils.Metrics())
 	mb.metricProcMemoryPercent.emit(ils.Metrics())
+	mb.metricProcMemoryPssMB.emit(ils.Metrics())
 	mb.metricProcMemoryRssMB.emit(ils.Metrics())
 	mb.metricSwapUsed.emit(ils.Metrics())
 	mb.metricSwapUsedPercent.emit(ils.Metrics())
@@ -11557,6 +11614,11 @@ func (mb *MetricsBuilder) RecordProcMemoryAvailableMBDataPoint(ts pcommon.Timest
 // RecordProcMemoryPercentDataPoint adds a data point to proc.memory.percent metric.
 func (mb *MetricsBuilder) RecordProcMemoryPercentDataPoint(ts pcommon.Timestamp, val float64) {
 	mb.metricProcMemoryPercent.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordProcMemoryPssMBDataPoint adds a data point to proc.memory.pssMB metric.
+func (mb *MetricsBuilder) RecordProcMemoryPssMBDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricProcMemoryPssMB.recordDataPoint(mb.startTime, ts, val)
 }
 
 // RecordProcMemoryRssMBDataPoint adds a data point to proc.memory.rssMB metric.

@@ -405,6 +405,9 @@ func TestMetricsBuilder(t *testing.T) {
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordProcMemoryPercentDataPoint(ts, 1)
+
+			allMetricsCount++
+			mb.RecordProcMemoryPssMBDataPoint(ts, 1)
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordProcMemoryRssMBDataPoint(ts, 1)
@@ -3138,6 +3141,18 @@ func TestMetricsBuilder(t *testing.T) {
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
 					assert.Equal(t, "Resident memory of the workload's process in percent of the machine's memory: 100 x rss / MemTotal. 0 to 100. Absent when the process is gone.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
+					dp := mi.Gauge().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeDouble, dp.ValueType())
+					assert.InDelta(t, float64(1), dp.DoubleValue(), 0.01)
+				case "proc.memory.pssMB":
+					assert.False(t, validatedMetrics["proc.memory.pssMB"], "Found a duplicate in the metrics slice: proc.memory.pssMB")
+					validatedMetrics["proc.memory.pssMB"] = true
+					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
+					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
+					assert.Equal(t, "Memory of the workload's processes in MiB, a page that n processes share counted as one n-th in each: sum of `Pss` of /proc/PID/smaps_rollup over the live processes / 1024. Forked workers that share their parent's memory count once, unlike in proc.memory.rssMB. Slow (the kernel walks all of the memory) and needs root or CAP_SYS_PTRACE for other users' processes; absent when any of the processes may not be read. Linux only.", mi.Description())
+					assert.Equal(t, "MiBy", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
 					assert.Equal(t, ts, dp.Timestamp())

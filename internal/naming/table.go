@@ -50,6 +50,7 @@ var table = []row{
 	{metric: "proc.cpu.threads", family: familyHost, tag: "proc.cpu.threads"},
 	{metric: "proc.memory.availableMB", family: familyHost, tag: "proc.memory.availableMB"},
 	{metric: "proc.memory.percent", family: familyHost, tag: "proc.memory.percent"},
+	{metric: "proc.memory.pssMB", family: familyHost, tag: "proc.memory.pssMB"},
 	{metric: "proc.memory.rssMB", family: familyHost, tag: "proc.memory.rssMB"},
 	{metric: "swap.used", family: familyHost, tag: "swap.used"},
 	{metric: "swap.used_percent", family: familyHost, tag: "swap.used_percent"},

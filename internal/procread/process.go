@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // TicksPerSecond is the unit of the times in /proc/PID/stat: USER_HZ, which is
@@ -125,6 +126,24 @@ func ParseResident(b []byte) (uint64, error) {
 		return 0, badLine("statm", 1, line)
 	}
 	return pages, nil
+}
+
+// ParsePSS reads the line Pss of /proc/PID/smaps_rollup, in bytes.
+func ParsePSS(b []byte) (uint64, error) {
+	for number := 1; len(b) > 0; number++ {
+		var line []byte
+		line, b = nextLine(b)
+		value, found := bytes.CutPrefix(line, []byte("Pss:"))
+		if !found {
+			continue
+		}
+		kib, _, ok := uintField(value)
+		if !ok || kib > math.MaxUint64>>14 {
+			return 0, badLine("smaps_rollup", number, line)
+		}
+		return kib << 10, nil
+	}
+	return 0, ErrEnded // a process without memory left
 }
 
 // ParseCPUsAllowed returns how many CPUs the line Cpus_allowed_list of

@@ -42,6 +42,8 @@ type Target struct {
 	Pid int
 	// Self asks for the collector's own process instead.
 	Self bool
+	// Tree includes all descendants.
+	Tree bool
 }
 
 // IsSet tells whether there is a target.

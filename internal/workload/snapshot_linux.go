@@ -1,8 +1,6 @@
 // Copyright The wandbsys Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload knows the processes of the machine and what belongs
-// together among them.
 package workload
 
 import (
@@ -140,7 +138,7 @@ func NewSnapshots(rootPath string) *Snapshots {
 	return &Snapshots{
 		proc:      proc,
 		now:       time.Now,
-		bootTicks: bootTicks,
+		bootTicks: BootTicks,
 		boot:      guard.KeptFile{Path: filepath.Join(proc, "sys/kernel/random/boot_id")},
 	}
 }
@@ -151,9 +149,9 @@ func (s *Snapshots) WithClock(now func() time.Time, bootTicks func() (uint64, er
 	return s
 }
 
-// bootTicks is the time since boot, suspended time included, as field 22 of
+// BootTicks is the time since boot in clock ticks, suspended time included, as field 22 of
 // PID/stat counts it. /proc/uptime is not used: LXCFS rewrites it.
-func bootTicks() (uint64, error) {
+func BootTicks() (uint64, error) {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
 		return 0, fmt.Errorf("reading the time since boot: %w", err)

@@ -71,6 +71,8 @@ type Config struct {
 type WorkloadsConfig struct {
 	// Pid is a process id, or "self" for the collector; 0 means none.
 	Pid any `mapstructure:"pid"`
+	// TrackProcessTree includes all descendants of the process.
+	TrackProcessTree bool `mapstructure:"track_process_tree"`
 }
 
 func newDefaultConfig(families []scrapers.Factory) *Config {
@@ -82,6 +84,7 @@ func newDefaultConfig(families []scrapers.Factory) *Config {
 		MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		Naming:               naming.Template,
 		DetectionInterval:    defaultDetectionInterval,
+		Workloads:            WorkloadsConfig{TrackProcessTree: true},
 		families:             families,
 	}
 }
@@ -276,14 +279,14 @@ func (w *WorkloadsConfig) target() (scrapers.Target, error) {
 		return scrapers.Target{}, nil
 	case int:
 		if pid >= 0 {
-			return scrapers.Target{Pid: pid}, nil
+			return scrapers.Target{Pid: pid, Tree: w.TrackProcessTree}, nil
 		}
 	case string:
 		if pid == selfPid {
-			return scrapers.Target{Self: true}, nil
+			return scrapers.Target{Self: true, Tree: w.TrackProcessTree}, nil
 		}
 		if n, err := strconv.Atoi(pid); err == nil && n >= 0 {
-			return scrapers.Target{Pid: n}, nil
+			return scrapers.Target{Pid: n, Tree: w.TrackProcessTree}, nil
 		}
 	}
 	return scrapers.Target{}, fmt.Errorf("pid: %v: must be a process id, or %q for the collector itself", w.Pid, selfPid)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -21,6 +22,10 @@ type Config struct {
 	// DiskPaths are the paths whose file systems are measured, absolute and as
 	// seen on the machine (without root_path).
 	DiskPaths []string `mapstructure:"disk_paths"`
+	// CPUDenominator says what `cpu` is a percentage of.
+	CPUDenominator cpuDenominator `mapstructure:"cpu_denominator"`
+	// CgroupMemory says what counts as used memory under a limit.
+	CgroupMemory cgroup.MemoryUse `mapstructure:"cgroup_memory"`
 	// Network selects the interfaces that network.sent and network.recv sum up.
 	Network NetworkConfig `mapstructure:"network"`
 }
@@ -33,8 +38,33 @@ type NetworkConfig struct {
 	Exclude []string `mapstructure:"exclude"`
 }
 
+// cpuDenominator says what `cpu` is a percentage of.
+type cpuDenominator string
+
+const (
+	// denominatorAvailable: the CPUs that the process can use.
+	denominatorAvailable cpuDenominator = "available"
+	// denominatorLogical: the machine's logical CPUs.
+	denominatorLogical cpuDenominator = "logical"
+	// denominatorPhysical: the machine's cores, as W&B counts without a limit.
+	denominatorPhysical cpuDenominator = "physical"
+)
+
+// Validate tells whether the value is known.
+func (d cpuDenominator) Validate() error {
+	switch d {
+	case denominatorAvailable, denominatorLogical, denominatorPhysical:
+		return nil
+	}
+	return fmt.Errorf("unknown value %q; use available, logical or physical", string(d))
+}
+
 func defaultConfig() scrapers.Config {
-	return &Config{DiskPaths: []string{defaultDiskPath()}}
+	return &Config{
+		DiskPaths:      []string{defaultDiskPath()},
+		CPUDenominator: denominatorAvailable,
+		CgroupMemory:   cgroup.WorkingSet,
+	}
 }
 
 func defaultDiskPath() string {

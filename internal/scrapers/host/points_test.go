@@ -25,6 +25,7 @@ func sampleSettings(t *testing.T, root string, extended bool) scrapers.Settings 
 		metrics.Metrics.CPUCPUPercent.Enabled = true
 		metrics.Metrics.Disk.Enabled = true
 		metrics.Metrics.MemoryUsed.Enabled = true
+		metrics.Metrics.ProcMemoryPssMB.Enabled = true
 		metrics.Metrics.MemoryUsedPercent.Enabled = true
 		metrics.Metrics.SwapUsed.Enabled = true
 		metrics.Metrics.SwapUsedPercent.Enabled = true
@@ -50,6 +51,17 @@ func tagsOf(md pmetric.Metrics) map[string]float64 {
 		}
 	}
 	return tags
+}
+
+// hostOf keeps the machine's own resource. The given payload stays as it is.
+func hostOf(md pmetric.Metrics) pmetric.Metrics {
+	host := pmetric.NewMetrics()
+	md.CopyTo(host)
+	host.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
+		_, isProcess := rm.Resource().Attributes().Get("process.pid")
+		return isProcess
+	})
+	return host
 }
 
 func valueOf(m pmetric.Metric) float64 {

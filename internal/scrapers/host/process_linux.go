@@ -16,9 +16,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
 // processSource reads /proc/PID of the target.
@@ -30,6 +32,13 @@ type processSource struct {
 
 	bootID, stat, statm, status guard.KeptFile
 
+	// snapshots and usage serve trees, groups the limits of control groups.
+	snapshots *workload.Snapshots
+	usage     workload.TreeUsage
+	wantPSS   bool
+	cpuTime   time.Duration // of the tree, since the first reading
+	groups    *cgroup.Reader
+
 	// pid and key are known from the first good reading on. Another process
 	// that gets the pid later is not the target.
 	pid  int
@@ -38,31 +47,50 @@ type processSource struct {
 	buf  []byte
 }
 
-func newProcessSource(proc string, target scrapers.Target, env environment) *processSource {
+func newProcessSource(rootPath string, target scrapers.Target, use cgroup.MemoryUse, env environment) *processSource {
+	proc := filepath.Join("/", rootPath, "proc")
 	return &processSource{
-		proc:   proc,
-		target: target,
-		env:    env,
-		bootID: guard.KeptFile{Path: filepath.Join(proc, "sys/kernel/random/boot_id")},
-		pid:    target.Pid,
+		proc:      proc,
+		target:    target,
+		env:       env,
+		bootID:    guard.KeptFile{Path: filepath.Join(proc, "sys/kernel/random/boot_id")},
+		pid:       target.Pid,
+		snapshots: workload.NewSnapshots(rootPath).WithClock(env.now, env.bootTicks),
+		groups:    cgroup.NewReader(rootPath, use),
 	}
 }
 
 // read returns a *scrapers.GoneError when there is no such process, or no
-// longer.
-func (s *processSource) read(context.Context) (*processReading, error) {
+// longer. Affinity and control groups of a tree are those of its root.
+func (s *processSource) read(ctx context.Context) (*processReading, error) {
 	if err := s.findSelf(); err != nil {
 		return nil, err
 	}
 	s.openFiles()
-	r, err := s.readStat()
+	read := s.readOne
+	if s.target.Tree {
+		read = s.readTree
+	}
+	r, err := read(ctx)
 	if err != nil {
 		return nil, s.orGone(err)
 	}
-	if err := s.readMemory(r); err != nil {
-		return nil, s.orGone(err)
+	return r, errors.Join(s.readCapacity(r), s.readLimits(r))
+}
+
+// readOne reads the target alone.
+func (s *processSource) readOne(context.Context) (*processReading, error) {
+	r, err := s.readStat()
+	if err != nil {
+		return nil, err
 	}
-	return r, s.readCapacity(r)
+	if err := s.readMemory(r); err != nil {
+		return nil, err
+	}
+	if s.wantPSS {
+		r.pss, err = s.readPSS(s.pid)
+	}
+	return r, err
 }
 
 // findSelf asks the mounted /proc for our pid: in another pid namespace's
@@ -108,10 +136,9 @@ func (s *processSource) readStat() (*processReading, error) {
 		return nil, err
 	}
 	key := processKey{boot: s.boot, start: st.StartTime}
-	if st.Gone() || (s.key != nil && !s.key.same(key)) {
+	if !s.isTarget(key, st.Gone()) {
 		return nil, procread.ErrEnded
 	}
-	s.key = &key
 	return &processReading{
 		at:         at,
 		pid:        s.pid,
@@ -120,6 +147,16 @@ func (s *processSource) readStat() (*processReading, error) {
 		cpuTime:    time.Duration(st.UTime+st.STime) * (time.Second / procread.TicksPerSecond),
 		threads:    st.Threads,
 	}, nil
+}
+
+// isTarget tells whether the process that has the pid now is the target, and
+// alive. The first one is.
+func (s *processSource) isTarget(key processKey, ended bool) bool {
+	if ended || (s.key != nil && !s.key.same(key)) {
+		return false
+	}
+	s.key = &key
+	return true
 }
 
 // readBootID tells one boot from another. Where it is not shown, or is not for
@@ -140,6 +177,17 @@ func (s *processSource) readMemory(r *processReading) error {
 		return err
 	}
 	r.rss = pages * s.env.pageSize
+	return nil
+}
+
+// readLimits reads the limits of the control groups. A process that ended by
+// now leaves the rest of the reading good.
+func (s *processSource) readLimits(r *processReading) error {
+	limits, err := s.groups.Limits(s.pid)
+	if err != nil && !isEnded(err) {
+		return err
+	}
+	r.limits, r.quota = limits, limits.CPUs
 	return nil
 }
 
@@ -186,14 +234,49 @@ func (s *processSource) orGone(err error) error {
 	return &scrapers.GoneError{What: strings.Join(what, " ")}
 }
 
-// addProcess puts the target into the reading. It can use the CPUs that it may
-// run on, as far as they are online.
-func (*linuxSource) addProcess(r *reading, online int, p *processReading) {
+// addProcess puts the target into the reading, with the CPUs that it can use
+// and the memory limit that is in force.
+func (s *linuxSource) addProcess(r *reading, online int, p *processReading) {
 	if p == nil {
 		return
 	}
-	if online > 0 && (p.capacity == 0 || float64(online) < p.capacity) {
-		p.capacity = float64(online)
+	p.capacity = s.capacity(p, online)
+	total := uint64(unknownTotal)
+	if r.memory != nil {
+		total = r.memory.total
+	}
+	if m := p.limits.Memory(total); m != nil {
+		p.memory = &limitReading{limit: m.Limit, used: m.Used, headroom: m.Headroom}
 	}
 	r.process = p
+}
+
+// unknownTotal stands for the machine's memory where it cannot be read: far
+// above any, and below what version 1 of control groups writes for "no limit".
+const unknownTotal = 1 << 62
+
+// capacity is how many CPUs the target can use: those online that its affinity
+// (and with it its cpuset) names, as far as its quota goes. 0 is unknown.
+func (s *linuxSource) capacity(p *processReading, online int) float64 {
+	switch s.denominator {
+	case denominatorLogical:
+		return float64(online)
+	case denominatorPhysical:
+		if n := s.physicalCPUs(); n > 0 {
+			return float64(n)
+		}
+		return float64(online)
+	}
+	return smallest(p.capacity, float64(online), p.quota)
+}
+
+// smallest ignores what is not known.
+func smallest(values ...float64) float64 {
+	least := 0.0
+	for _, v := range values {
+		if v > 0 && (least == 0 || v < least) {
+			least = v
+		}
+	}
+	return least
 }

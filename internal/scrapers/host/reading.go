@@ -23,6 +23,8 @@ type source interface {
 type want struct {
 	// cores asks for the times of each logical CPU.
 	cores bool
+	// pss asks for the target's proportional memory, which is slow.
+	pss bool
 }
 
 // reading is what one scrape found. What a source did not tell is nil or
@@ -107,10 +109,19 @@ type processReading struct {
 	// cpuTime is user and system time since the process started.
 	cpuTime time.Duration
 	threads int
-	// rss is in bytes.
-	rss uint64
+	// rss and pss are in bytes; pss is 0 where it is not wanted or not told.
+	rss, pss uint64
 	// capacity is how many CPUs the process can use; 0 is unknown.
 	capacity float64
+	// memory is the memory limit in force; nil is none.
+	memory *limitReading
+	limitsReading
+}
+
+// limitReading is a memory limit, in bytes: the smallest one, what its own
+// group uses, and the least that any limited group has left.
+type limitReading struct {
+	limit, used, headroom uint64
 }
 
 // processKey identifies a process beside its pid.

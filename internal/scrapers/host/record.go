@@ -86,14 +86,33 @@ func (s *hostScraper) recordCores(now pcommon.Timestamp, cores []coreReading) {
 func (s *hostScraper) recordProcess(now pcommon.Timestamp, p *processReading, m *memoryReading) {
 	s.builder.RecordProcCPUThreadsDataPoint(now, int64(p.threads))
 	s.builder.RecordProcMemoryRssMBDataPoint(now, float64(p.rss)/mebi)
-	if m != nil && m.total > 0 {
-		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(m.total))
+	if p.pss > 0 {
+		s.builder.RecordProcMemoryPssMBDataPoint(now, float64(p.pss)/mebi)
 	}
+	s.recordLimit(now, p, m)
 	if percent, ok := cpuPercent(s.previous, p); ok {
 		s.builder.RecordCPUDataPoint(now, percent)
 	}
 	current := *p
 	s.previous = &current
+}
+
+// recordLimit records the memory in relation to what the workload may use: its
+// limit where there is one, else the machine's memory. Without a limit the
+// machine's own points say what is used and left.
+func (s *hostScraper) recordLimit(now pcommon.Timestamp, p *processReading, m *memoryReading) {
+	switch {
+	case p.memory != nil:
+		limit, left := p.memory.limit, p.memory.headroom
+		if m != nil {
+			left = min(left, m.available)
+		}
+		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(limit))
+		s.builder.RecordMemoryPercentDataPoint(now, 100*float64(p.memory.used)/float64(limit))
+		s.builder.RecordProcMemoryAvailableMBDataPoint(now, float64(left)/mebi)
+	case m != nil && m.total > 0:
+		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(m.total))
+	}
 }
 
 // cpuPercent is the use of the CPUs that the process may use, over the time

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"golang.org/x/sys/unix"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -42,6 +42,7 @@ type sampleConfig struct {
 	PageSize         uint64                  `json:"page_size"`
 	DiskPaths        []string                `json:"disk_paths"`
 	TrackProcessTree bool                    `json:"track_process_tree"`
+	T0BootTicks      uint64                  `json:"t0_boot_ticks"`
 	Statfs           map[string]sampleStatfs `json:"statfs"`
 }
 
@@ -81,12 +82,17 @@ func loadSample(t *testing.T, file string) sample {
 
 func runSample(t *testing.T, dir string, s sample) {
 	t.Helper()
-	skipUnavailable(t, dir, s)
-	compareTags(t, "tags", s.Tags, scrapeSample(t, dir, s, false))
+	skipUnavailable(t, s)
+	md := scrapeSample(t, dir, s, false)
+	hostTags := tagsOf(hostOf(md))
+	for tag, want := range s.HostTags {
+		compareTags(t, "host_tags", map[string]float64{tag: want}, map[string]float64{tag: hostTags[tag]})
+	}
+	compareTags(t, "tags", s.Tags, tagsOf(md))
 	if s.ExtraTags == nil {
 		return
 	}
-	got := scrapeSample(t, dir, s, true)
+	got := tagsOf(scrapeSample(t, dir, s, true))
 	for tag := range got {
 		_, listed := s.ExtraTags[tag]
 		if _, isDefault := s.Tags[tag]; isDefault || !listed {
@@ -96,53 +102,31 @@ func runSample(t *testing.T, dir string, s sample) {
 	compareTags(t, "extra_tags", s.ExtraTags, got)
 }
 
-// skipUnavailable skips what needs process trees, cgroups, discovery and
-// identity: they come with issues 3 and 4.
-func skipUnavailable(t *testing.T, dir string, s sample) {
+// skipUnavailable skips what holds only identities or discovery: issue 4.
+func skipUnavailable(t *testing.T, s sample) {
 	t.Helper()
-	switch {
-	case s.Discovery != nil:
-		t.Skip("discovery of workloads: issue 4")
-	case s.Identity != nil && len(s.Tags) == 0:
-		t.Skip("identity from cgroup paths: issue 4")
-	case s.Config.TrackProcessTree:
-		t.Skip("process trees: issue 3")
-	case s.Config.Pid != 0 && hasCgroupLimit(t, dir):
-		t.Skip("limits of cgroups: issue 3")
+	if s.Discovery != nil || (s.Identity != nil && len(s.Tags) == 0) {
+		t.Skip("discovery of workloads and identity from cgroup paths: issue 4")
 	}
 }
 
-// hasCgroupLimit tells whether any cgroup of the case sets a limit.
-func hasCgroupLimit(t *testing.T, dir string) bool {
-	t.Helper()
-	limits := []string{"memory.max", "memory.limit_in_bytes", "cpu.max", "cpu.cfs_quota_us"}
-	found := false
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !slices.Contains(limits, d.Name()) {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		value := strings.TrimSpace(string(content))
-		found = found || (!strings.HasPrefix(value, "max") && value != "-1" && len(value) < 19)
-		return err
-	})
-	require.NoError(t, err)
-	return found
-}
-
-func scrapeSample(t *testing.T, dir string, s sample, extended bool) map[string]float64 {
+func scrapeSample(t *testing.T, dir string, s sample, extended bool) pmetric.Metrics {
 	t.Helper()
 	// One link stands for the machine's root: t0 first, then t1.
 	root := filepath.Join(t.TempDir(), "root")
-	now := time.Now()
+	begin := time.Now()
+	now := begin
 	env := environment{
 		now:      func() time.Time { return now },
 		statfs:   s.statfs(filepath.Join(root, s.Config.Root)),
 		pageSize: s.Config.PageSize,
+		bootTicks: func() (uint64, error) {
+			return s.Config.T0BootTicks + uint64(now.Sub(begin).Seconds()*procread.TicksPerSecond), nil
+		},
 	}
 	cfg := defaultConfig().(*Config)
 	cfg.DiskPaths = s.Config.DiskPaths
-	src, err := newLinuxSource(cfg, filepath.Join(root, s.Config.Root), scrapers.Target{Pid: s.Config.Pid}, env)
+	src, err := newLinuxSource(cfg, filepath.Join(root, s.Config.Root), scrapers.Target{Pid: s.Config.Pid, Tree: s.Config.TrackProcessTree}, env)
 	require.NoError(t, err)
 	scraper := newScraperFor(sampleSettings(t, root, extended), cfg, src)
 
@@ -163,7 +147,7 @@ func scrapeSample(t *testing.T, dir string, s sample, extended bool) map[string]
 			require.NotContains(t, errorText(scrapeErr), source+":")
 		}
 	}
-	return tagsOf(md)
+	return md
 }
 
 func errorText(err error) string {

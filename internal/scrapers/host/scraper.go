@@ -63,10 +63,13 @@ func newScraperFor(set scrapers.Settings, cfg *Config, src source) *hostScraper 
 		firstPath: firstPath,
 		source:    src,
 		identity:  set.Identity,
-		want:      want{cores: set.Metrics.Metrics.CPUCPUPercent.Enabled},
-		builder:   metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
-		clock:     time.Now,
-		cores:     map[int]coreReading{},
+		want: want{
+			cores: set.Metrics.Metrics.CPUCPUPercent.Enabled,
+			pss:   set.Metrics.Metrics.ProcMemoryPssMB.Enabled,
+		},
+		builder: metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
+		clock:   time.Now,
+		cores:   map[int]coreReading{},
 	}
 }
 

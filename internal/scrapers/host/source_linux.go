@@ -16,6 +16,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
 // maxFile bounds every file read here. The largest are diskstats, net/dev and
@@ -40,6 +41,10 @@ type linuxSource struct {
 	network  *networkSource
 	stat     statSource
 	process  *processSource
+
+	rootPath    string
+	denominator cpuDenominator
+	physical    int // physical CPUs, once asked for
 }
 
 // environment is what tests replace.
@@ -47,10 +52,17 @@ type environment struct {
 	now      func() time.Time
 	statfs   func(path string, st *unix.Statfs_t) error
 	pageSize uint64
+	// bootTicks is the time since boot in clock ticks.
+	bootTicks func() (uint64, error)
 }
 
 func systemEnvironment() environment {
-	return environment{now: time.Now, statfs: unix.Statfs, pageSize: uint64(os.Getpagesize())}
+	return environment{
+		now:       time.Now,
+		statfs:    unix.Statfs,
+		pageSize:  uint64(os.Getpagesize()),
+		bootTicks: workload.BootTicks,
+	}
 }
 
 func newSource(cfg *Config, rootPath string, target scrapers.Target) (source, error) {
@@ -71,7 +83,10 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 		disks:     newDiskSource(proc, sys, rootPath, len(cfg.DiskPaths) > 0, env.now),
 		network:   newNetworkSource(proc, sys, include, exclude, env.now),
 		stat:      statSource{file: guard.KeptFile{Path: filepath.Join(proc, "stat")}},
-		process:   newProcessSource(proc, target, env),
+		process:   newProcessSource(rootPath, target, cfg.CgroupMemory, env),
+
+		rootPath:    rootPath,
+		denominator: cfg.CPUDenominator,
 	}
 	for _, path := range cfg.DiskPaths {
 		s.filesystems = append(s.filesystems, &filesystemSource{path: path, rootPath: rootPath, statfs: env.statfs})
@@ -95,6 +110,7 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	}
 	var process *guard.Pending[*processReading]
 	if s.hasTarget {
+		s.process.wantPSS = w.pss
 		process = guard.Add(b, &s.process.slot, s.process.read)
 	}
 	filesystems := s.askFilesystems(b)
@@ -132,6 +148,9 @@ func (s *linuxSource) close() {
 	closeUnlessHung(&s.disks.slot, s.disks.files()...)
 	closeUnlessHung(&s.network.slot, s.network.files()...)
 	closeUnlessHung(&s.process.slot, s.process.files()...)
+	if !s.process.slot.Hung() {
+		s.process.snapshots.Close()
+	}
 }
 
 func closeUnlessHung(slot *guard.Slot, files ...*guard.KeptFile) {

@@ -36,6 +36,9 @@ var virtualPrefixes = map[string][]string{
 	"windows": {"Loopback Pseudo-Interface", "isatap", "Teredo", "vEthernet"},
 }
 
+// limitsReading: control groups are Linux'.
+type limitsReading struct{}
+
 // portableSource asks gopsutil. What it does not implement on a system is
 // absent there, not a fault.
 type portableSource struct {

@@ -1,0 +1,29 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+
+	"github.com/shirou/gopsutil/v4/cpu"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+)
+
+// limitsReading is what control groups allow the target.
+type limitsReading struct {
+	limits cgroup.Limits
+	// quota is in CPUs; 0 is none.
+	quota float64
+}
+
+// physicalCPUs asks gopsutil once; 0 is unknown.
+func (s *linuxSource) physicalCPUs() int {
+	if s.physical == 0 {
+		ctx := identity.GopsutilContext(context.Background(), s.rootPath)
+		s.physical, _ = cpu.CountsWithContext(ctx, false)
+	}
+	return s.physical
+}
