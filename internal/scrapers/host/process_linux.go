@@ -36,6 +36,7 @@ type processSource struct {
 	snapshots *workload.Snapshots
 	usage     workload.TreeUsage
 	wantPSS   bool
+	members   []int         // pids of the target that are alive
 	cpuTime   time.Duration // of the tree, since the first reading
 	groups    *cgroup.Reader
 
@@ -75,7 +76,7 @@ func (s *processSource) read(ctx context.Context) (*processReading, error) {
 	if err != nil {
 		return nil, s.orGone(err)
 	}
-	return r, errors.Join(s.readCapacity(r), s.readLimits(r))
+	return r, errors.Join(s.readCapacity(r), s.readLimits(r), s.readPSS(r))
 }
 
 // readOne reads the target alone.
@@ -84,13 +85,8 @@ func (s *processSource) readOne(context.Context) (*processReading, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.readMemory(r); err != nil {
-		return nil, err
-	}
-	if s.wantPSS {
-		r.pss, err = s.readPSS(s.pid)
-	}
-	return r, err
+	s.members = append(s.members[:0], s.pid)
+	return r, s.readMemory(r)
 }
 
 // findSelf asks the mounted /proc for our pid: in another pid namespace's

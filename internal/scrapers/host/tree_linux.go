@@ -43,51 +43,63 @@ func (s *processSource) readTree(ctx context.Context) (*processReading, error) {
 // addMembers adds up threads and memory. Zombies have neither; a member that
 // ended since the snapshot has left nothing.
 func (s *processSource) addMembers(r *processReading, tree []*workload.Process) error {
-	unread := 0
+	s.members = s.members[:0]
 	for _, p := range tree {
 		if p.Zombie {
 			continue
 		}
-		resident, err := s.resident(p.Pid)
+		pages, err := s.resident(p.Pid)
 		if isEnded(err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
+		s.members = append(s.members, p.Pid)
 		r.threads += p.Threads
-		r.rss += resident
-		if !s.wantPSS {
-			continue
-		}
-		pss, err := s.readPSS(p.Pid)
-		if err != nil {
-			unread++
-			continue
-		}
-		r.pss += pss
-	}
-	if unread > 0 {
-		r.pss = 0 // a part of the sum would look like less memory
+		r.rss += pages * s.env.pageSize
 	}
 	return nil
 }
 
+// resident returns the resident pages of a member.
 func (s *processSource) resident(pid int) (uint64, error) {
 	var err error
-	if s.buf, err = guard.ReadInto(s.proc+"/"+strconv.Itoa(pid)+"/statm", s.buf, maxFile); err != nil {
+	if s.buf, err = guard.ReadInto(s.path(pid, "statm"), s.buf, maxFile); err != nil {
 		return 0, err
 	}
-	pages, err := procread.ParseResident(s.buf)
-	return pages * s.env.pageSize, err
+	return procread.ParseResident(s.buf)
 }
 
-// readPSS reads the memory of a process in which a page that n processes share
-// counts one n-th. It costs the kernel a walk over all of its memory, and
-// needs the right to trace the process.
-func (s *processSource) readPSS(pid int) (uint64, error) {
+func (s *processSource) path(pid int, name string) string {
+	return s.proc + "/" + strconv.Itoa(pid) + "/" + name
+}
+
+// readPSS adds up memory in which a page that n processes share counts one
+// n-th in each. It costs the kernel a walk over all of the memory, and needs
+// the right to trace the processes. A part of the sum would look like less
+// memory: when a living process may not be read there is none.
+func (s *processSource) readPSS(r *processReading) error {
+	if !s.wantPSS {
+		return nil
+	}
+	var sum uint64
+	for _, pid := range s.members {
+		pss, err := s.proportional(pid)
+		if err != nil && !isEnded(err) {
+			return err
+		}
+		sum += pss
+	}
+	r.pss = sum
+	return nil
+}
+
+// proportional returns the proportional memory of a member in bytes. Kernels
+// before 4.14 do not have the file, which looks like a member that ended.
+func (s *processSource) proportional(pid int) (uint64, error) {
 	var err error
-	s.buf, err = guard.ReadInto(s.proc+"/"+strconv.Itoa(pid)+"/smaps_rollup", s.buf, maxFile)
+	s.buf, err = guard.ReadInto(s.path(pid, "smaps_rollup"), s.buf, maxFile)
 	if errors.Is(err, fs.ErrPermission) {
 		return 0, fmt.Errorf("proc.memory.pssMB needs root or CAP_SYS_PTRACE: %w", err)
 	}
