@@ -192,7 +192,11 @@ func (*linuxSource) addProcess(r *reading, online int, p *processReading) {
 	if p == nil {
 		return
 	}
-	if online > 0 && (p.capacity == 0 || float64(online) < p.capacity) {
+	switch {
+	case online == 0:
+		// The list of allowed CPUs names possible ones too: alone it says nothing.
+		p.capacity = 0
+	case p.capacity == 0 || float64(online) < p.capacity:
 		p.capacity = float64(online)
 	}
 	r.process = p
