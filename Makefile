@@ -1,6 +1,8 @@
 # `make help` lists the targets. Needed: Go, git, make and a C compiler.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# A target whose recipe failed half-way must not look done the next time.
+.DELETE_ON_ERROR:
 
 TOOLS  := $(CURDIR)/.tools
 BINARY := bin/otelcol-wandbsys
@@ -20,7 +22,7 @@ help: ## list the targets
 .PHONY: run
 run: build ## build the collector and show this machine's metrics live (PID=n: with that process)
 	@echo
-	@echo "This machine's metrics follow, every 3 seconds. Prometheus endpoint: http://localhost:9464/metrics"
+	@echo "This machine's metrics follow, every 3 seconds. Prometheus endpoint: http://$${WANDBSYS_PROMETHEUS:-localhost:9464}/metrics"
 	@echo "Stop with Ctrl-C."
 	@echo
 	@WANDBSYS_PID="$${PID:-$(or $(PID),self)}" $(BINARY) --config config/quickstart.yaml
@@ -33,8 +35,8 @@ build: build/main.go ## build bin/otelcol-wandbsys
 # shows nothing for the minutes that a cold compile takes.
 build/main.go: builder-config.yaml go.mod go.sum $(TOOLS)/builder
 	@echo "Writing the collector's sources (downloads its modules the first time)..."
-	@CGO_ENABLED=1 $(TOOLS)/builder --config builder-config.yaml --skip-compilation > build.log 2>&1 || { cat build.log; exit 1; }
-	@rm -f build.log; touch build/main.go
+	@CGO_ENABLED=1 $(TOOLS)/builder --config builder-config.yaml --skip-compilation > .build.log 2>&1 || { cat .build.log; exit 1; }
+	@rm -f .build.log; touch build/main.go
 
 .PHONY: test
 test: ## unit tests with the race detector
@@ -49,7 +51,7 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: bench-host ## benchmarks, and the comparison with W&B's way of reading the host
+bench: ## benchmarks, and the comparison with W&B's way of reading the host
 	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/...
 
 .PHONY: bench-host
@@ -72,8 +74,9 @@ fmt: $(TOOLS)/golangci-lint ## format
 .PHONY: cross
 cross: ## compile and vet for the other systems, and without cgo
 	@set -e; for target in $(CROSS); do \
-		echo "vet $$target"; GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0 go vet ./...; \
-	done; echo "vet without cgo"; CGO_ENABLED=0 go vet ./...
+		echo "compile and vet $$target"; export GOOS=$${target%/*} GOARCH=$${target#*/} CGO_ENABLED=0; \
+		go build ./... && go vet ./...; \
+	done; echo "compile and vet without cgo"; unset GOOS GOARCH; export CGO_ENABLED=0; go build ./... && go vet ./...
 
 .PHONY: vulncheck
 vulncheck: $(TOOLS)/govulncheck ## known vulnerabilities (needs the vulnerability database's site)
@@ -99,5 +102,3 @@ $(TOOLS)/golangci-lint: $(TOOLS_MOD)
 	@echo "Building golangci-lint (takes minutes the first time)..."; $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 $(TOOLS)/govulncheck: $(TOOLS_MOD)
 	@$(call tool,golang.org/x/vuln/cmd/govulncheck)
-$(TOOLS)/benchstat: $(TOOLS_MOD)
-	@$(call tool,golang.org/x/perf/cmd/benchstat)

@@ -21,7 +21,7 @@ var timers = sync.Pool{New: func() any {
 
 // Batch runs calls that are quick as a rule one after the other in a single
 // goroutine, which costs a fraction of one goroutine each. A call that takes
-// longer than a few milliseconds does not keep the others waiting: they go on
+// longer than that (see patience) does not keep the others waiting: they go on
 // in another goroutine.
 type Batch struct {
 	ctx  context.Context
@@ -82,6 +82,7 @@ func (b *Batch) relieve(taken int) int {
 	defer b.mu.Unlock()
 	if b.next == taken && b.next < len(b.jobs) {
 		go b.work()
+		return b.next + 1 // it takes one at once
 	}
 	return b.next
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	securejoin "github.com/cyphar/filepath-securejoin"
 	"github.com/shirou/gopsutil/v4/common"
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/mem"
@@ -36,14 +37,14 @@ const (
 // HostName returns the machine's name: configured, else the environment's
 // NODE_NAME (Kubernetes), else <rootPath>/etc/hostname, else the system's
 // answer, else "unknown". It reads a file and never fails.
-func HostName(configured, rootPath string) string {
+func HostName(ctx context.Context, configured, rootPath string) string {
 	if configured != "" {
 		return configured
 	}
 	if name := os.Getenv("NODE_NAME"); name != "" {
 		return name
 	}
-	if name := hostNameFile(rootPath); name != "" {
+	if name := hostNameFile(ctx, rootPath); name != "" {
 		return name
 	}
 	if name, err := os.Hostname(); err == nil && name != "" {
@@ -54,11 +55,20 @@ func HostName(configured, rootPath string) string {
 
 // hostNameFile reads etc/hostname as hostname(5) defines it: the first line
 // that is neither empty nor a comment.
-func hostNameFile(rootPath string) string {
+func hostNameFile(ctx context.Context, rootPath string) string {
 	if runtime.GOOS != "linux" {
 		return ""
 	}
-	content, err := guard.ReadFile(filepath.Join("/", rootPath, "etc/hostname"), maxHostNameFile)
+	ctx, cancel := context.WithTimeout(ctx, hardwarePatience)
+	defer cancel()
+	content, err := guard.Call(ctx, new(guard.Slot), func(context.Context) ([]byte, error) {
+		// A link must not lead out of the machine that is mounted there.
+		path, err := securejoin.SecureJoin(filepath.Join("/", rootPath), "etc/hostname")
+		if err != nil {
+			return nil, err
+		}
+		return guard.ReadFile(path, maxHostNameFile)
+	})
 	if err != nil {
 		return ""
 	}

@@ -44,7 +44,7 @@ func TestHostNameOfAFile(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, tt.want, HostName("", rootWith(t, map[string]string{"etc/hostname": tt.content})))
+			assert.Equal(t, tt.want, HostName(t.Context(), "", rootWith(t, map[string]string{"etc/hostname": tt.content})))
 		})
 	}
 }
@@ -52,10 +52,10 @@ func TestHostNameOfAFile(t *testing.T) {
 func TestHostNamePrecedence(t *testing.T) {
 	root := rootWith(t, map[string]string{"etc/hostname": "file\n"})
 	t.Setenv("NODE_NAME", "node")
-	assert.Equal(t, "configured", HostName("configured", root))
-	assert.Equal(t, "node", HostName("", root))
+	assert.Equal(t, "configured", HostName(t.Context(), "configured", root))
+	assert.Equal(t, "node", HostName(t.Context(), "", root))
 	t.Setenv("NODE_NAME", "")
-	assert.Equal(t, "file", HostName("", root))
+	assert.Equal(t, "file", HostName(t.Context(), "", root))
 }
 
 var hardwareFiles = map[string]string{
@@ -164,4 +164,25 @@ func TestAScrapeWithoutTimeGetsItsResource(t *testing.T) {
 	cancel()
 	assert.Empty(t, countsWithin(ended, m))
 	assert.Equal(t, allCounts, counts(t, m))
+}
+
+func TestAHostNameFileThatHangsIsPassedOver(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "etc"), 0o700))
+	fifo := filepath.Join(root, "etc/hostname")
+	require.NoError(t, unix.Mkfifo(fifo, 0o600))
+	t.Setenv("NODE_NAME", "")
+	want, err := os.Hostname()
+	require.NoError(t, err)
+	assert.Equal(t, want, HostName(t.Context(), "", root))
+	release, err := os.OpenFile(fifo, os.O_RDWR, 0) // lets the call that was left behind come back
+	require.NoError(t, err)
+	require.NoError(t, release.Close())
+}
+
+func TestAHostNameFileDoesNotLeadOutOfTheMachine(t *testing.T) {
+	root := rootWith(t, map[string]string{"run/name": "inside\n", "etc/keep": ""})
+	require.NoError(t, os.Symlink("/run/name", filepath.Join(root, "etc/hostname")))
+	t.Setenv("NODE_NAME", "")
+	assert.Equal(t, "inside", HostName(t.Context(), "", root))
 }

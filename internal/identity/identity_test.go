@@ -21,17 +21,17 @@ func newMachine(hostName, label, rootPath string) *Machine {
 
 func TestHostNameIsTheConfiguredOneElseThatOfTheNode(t *testing.T) {
 	t.Setenv("NODE_NAME", "node")
-	assert.Equal(t, "configured", HostName("configured", ""))
-	assert.Equal(t, "node", HostName("", ""))
+	assert.Equal(t, "configured", HostName(t.Context(), "configured", ""))
+	assert.Equal(t, "node", HostName(t.Context(), "", ""))
 	t.Setenv("NODE_NAME", "")
-	assert.NotEmpty(t, HostName("", ""))
+	assert.NotEmpty(t, HostName(t.Context(), "", ""))
 }
 
 func TestHostNameIsTheSystemsWithoutAFile(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
 	want, err := os.Hostname()
 	require.NoError(t, err)
-	assert.Equal(t, want, HostName("", t.TempDir()))
+	assert.Equal(t, want, HostName(t.Context(), "", t.TempDir()))
 }
 
 func TestResourcesOfAMachine(t *testing.T) {

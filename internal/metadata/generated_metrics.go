@@ -1333,7 +1333,7 @@ type metricCPU struct {
 // init fills cpu metric with initial data.
 func (m *metricCPU) init() {
 	m.data.SetName("cpu")
-	m.data.SetDescription("CPU use of the workload's process over the last interval, in percent of the CPUs available to it: 100 x (growth of utime+stime in /proc/PID/stat, ticks of 1/100 s) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list). 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the process' user and system time over all logical CPUs. Absent at the first scrape and when the process is gone.")
+	m.data.SetDescription("CPU use of the workload's process over the last interval, in percent of the CPUs available to it: 100 x (growth of utime+stime in /proc/PID/stat, ticks of 1/100 s) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list). 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the process' user and system time over all logical CPUs. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }
@@ -1785,7 +1785,7 @@ type metricDiskDeviceIn struct {
 // init fills disk.device.in metric with initial data.
 func (m *metricDiskDeviceIn) init() {
 	m.data.SetName("disk.device.in")
-	m.data.SetDescription("Data read from one block device since the receiver started: growth of sectors read (column 6 of /proc/diskstats) x 512 / 2^20. Reported for base devices (whole disks; no partitions, loop, ram, dm, md) and for the device behind each configured path. A counter that falls counts from 0 again. Absent when the device is gone or the system has no disk statistics. W&B's tag: disk.{device}.in.")
+	m.data.SetDescription("Data read from one block device since the receiver started: growth of sectors read (column 6 of /proc/diskstats) x 512 / 2^20. Reported for base devices (whole disks; no partitions, loop, ram, dm, md) and for the device behind each configured path. macOS: physical disks; Windows: drive letters (ReadBytes of gopsutil's IOCounters). A counter that falls counts from 0 again. Absent when the device is gone or the system has no disk statistics. W&B's tag: disk.{device}.in.")
 	m.data.SetUnit("MiBy")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -1997,7 +1997,7 @@ type metricDiskUsageGB struct {
 // init fills disk.usageGB metric with initial data.
 func (m *metricDiskUsageGB) init() {
 	m.data.SetName("disk.usageGB")
-	m.data.SetDescription("Used space of the file system at the path, in GiB: (f_blocks - f_bfree) x f_frsize / 2^30 of statfs(2). Absent when the path cannot be read, does not answer, or its file system has no blocks (autofs, control file systems).")
+	m.data.SetDescription("Used space of the file system at the path, in GiB: (f_blocks - f_bfree) x f_frsize / 2^30 of statfs(2). macOS and Windows: used of gopsutil's Usage. Absent when the path cannot be read, does not answer, or its file system has no blocks (autofs, control file systems).")
 	m.data.SetUnit("GiBy")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7180,7 +7180,7 @@ type metricMemoryPercent struct {
 // init fills memory_percent metric with initial data.
 func (m *metricMemoryPercent) init() {
 	m.data.SetName("memory_percent")
-	m.data.SetDescription("Memory of the machine in use: 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). 0 to 100. Absent when meminfo cannot be read.")
+	m.data.SetDescription("Memory of the machine in use: 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. 0 to 100. Absent when they cannot be read.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }
@@ -7230,7 +7230,7 @@ type metricNetworkRecv struct {
 // init fills network.recv metric with initial data.
 func (m *metricNetworkRecv) init() {
 	m.data.SetName("network.recv")
-	m.data.SetDescription("Bytes received by all physical network interfaces together since the receiver started, from /proc/1/net/dev (the host's network namespace) or, where pid 1 is hidden, /proc/net/dev. Physical: /sys/class/net/X/device exists and X is no VF below a master that has one; without any, all interfaces but the known virtual ones. An interface whose counter falls counts from 0 again; one that appears later counts from its first sight. Absent when the file is missing.")
+	m.data.SetDescription("Bytes received by all physical network interfaces together since the receiver started, from /proc/1/net/dev (the host's network namespace) or, where pid 1 is hidden, /proc/net/dev. Physical: /sys/class/net/X/device exists and X is no VF below a master that has one; without any, all interfaces but the known virtual ones. macOS and Windows: all but loopback and the known virtual ones. An interface whose counter falls counts from 0 again; one that appears later counts from its first sight. Absent when the file is missing.")
 	m.data.SetUnit("By")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -7434,7 +7434,7 @@ type metricProcMemoryPercent struct {
 // init fills proc.memory.percent metric with initial data.
 func (m *metricProcMemoryPercent) init() {
 	m.data.SetName("proc.memory.percent")
-	m.data.SetDescription("Resident memory of the workload's process in percent of the machine's memory: 100 x rss / MemTotal. 0 to 100. Absent when the process is gone.")
+	m.data.SetDescription("Resident memory of the workload's process in percent of the machine's memory: 100 x rss / MemTotal. 0 to 100. Absent when the process is gone and when the machine's memory cannot be read.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }

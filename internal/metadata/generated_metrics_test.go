@@ -627,7 +627,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cpu"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "CPU use of the workload's process over the last interval, in percent of the CPUs available to it: 100 x (growth of utime+stime in /proc/PID/stat, ticks of 1/100 s) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list). 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the process' user and system time over all logical CPUs. Absent at the first scrape and when the process is gone.", mi.Description())
+					assert.Equal(t, "CPU use of the workload's process over the last interval, in percent of the CPUs available to it: 100 x (growth of utime+stime in /proc/PID/stat, ticks of 1/100 s) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list). 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the process' user and system time over all logical CPUs. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -738,7 +738,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["disk.device.in"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Data read from one block device since the receiver started: growth of sectors read (column 6 of /proc/diskstats) x 512 / 2^20. Reported for base devices (whole disks; no partitions, loop, ram, dm, md) and for the device behind each configured path. A counter that falls counts from 0 again. Absent when the device is gone or the system has no disk statistics. W&B's tag: disk.{device}.in.", mi.Description())
+					assert.Equal(t, "Data read from one block device since the receiver started: growth of sectors read (column 6 of /proc/diskstats) x 512 / 2^20. Reported for base devices (whole disks; no partitions, loop, ram, dm, md) and for the device behind each configured path. macOS: physical disks; Windows: drive letters (ReadBytes of gopsutil's IOCounters). A counter that falls counts from 0 again. Absent when the device is gone or the system has no disk statistics. W&B's tag: disk.{device}.in.", mi.Description())
 					assert.Equal(t, "MiBy", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -800,7 +800,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["disk.usageGB"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Used space of the file system at the path, in GiB: (f_blocks - f_bfree) x f_frsize / 2^30 of statfs(2). Absent when the path cannot be read, does not answer, or its file system has no blocks (autofs, control file systems).", mi.Description())
+					assert.Equal(t, "Used space of the file system at the path, in GiB: (f_blocks - f_bfree) x f_frsize / 2^30 of statfs(2). macOS and Windows: used of gopsutil's Usage. Absent when the path cannot be read, does not answer, or its file system has no blocks (autofs, control file systems).", mi.Description())
 					assert.Equal(t, "GiBy", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3075,7 +3075,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["memory_percent"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Memory of the machine in use: 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). 0 to 100. Absent when meminfo cannot be read.", mi.Description())
+					assert.Equal(t, "Memory of the machine in use: 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. 0 to 100. Absent when they cannot be read.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3087,7 +3087,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["network.recv"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Bytes received by all physical network interfaces together since the receiver started, from /proc/1/net/dev (the host's network namespace) or, where pid 1 is hidden, /proc/net/dev. Physical: /sys/class/net/X/device exists and X is no VF below a master that has one; without any, all interfaces but the known virtual ones. An interface whose counter falls counts from 0 again; one that appears later counts from its first sight. Absent when the file is missing.", mi.Description())
+					assert.Equal(t, "Bytes received by all physical network interfaces together since the receiver started, from /proc/1/net/dev (the host's network namespace) or, where pid 1 is hidden, /proc/net/dev. Physical: /sys/class/net/X/device exists and X is no VF below a master that has one; without any, all interfaces but the known virtual ones. macOS and Windows: all but loopback and the known virtual ones. An interface whose counter falls counts from 0 again; one that appears later counts from its first sight. Absent when the file is missing.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3139,7 +3139,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["proc.memory.percent"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Resident memory of the workload's process in percent of the machine's memory: 100 x rss / MemTotal. 0 to 100. Absent when the process is gone.", mi.Description())
+					assert.Equal(t, "Resident memory of the workload's process in percent of the machine's memory: 100 x rss / MemTotal. 0 to 100. Absent when the process is gone and when the machine's memory cannot be read.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())

@@ -21,11 +21,29 @@ import (
 // DefaultMaxSeries bounds the data points that a family may yield per scrape.
 const DefaultMaxSeries = 20_000
 
+// Timing has the keys of a scraper controller. The controller's own type would
+// check them under names that no user wrote.
+type Timing struct {
+	// CollectionInterval is the time between scrapes.
+	CollectionInterval time.Duration `mapstructure:"collection_interval"`
+	// InitialDelay is the wait before the first scrape.
+	InitialDelay time.Duration `mapstructure:"initial_delay"`
+	// Timeout is the time for one scrape.
+	Timeout time.Duration `mapstructure:"timeout"`
+}
+
+// Controller returns the controller's form.
+func (t Timing) Controller() scraperhelper.ControllerConfig {
+	c := scraperhelper.NewDefaultControllerConfig()
+	c.CollectionInterval, c.InitialDelay, c.Timeout = t.CollectionInterval, t.InitialDelay, t.Timeout
+	return c
+}
+
 // CommonConfig holds the keys that every family's section has. What a section
 // leaves out is taken from the receiver, which also validates them.
 type CommonConfig struct {
-	// ControllerConfig says when the family scrapes, and how long it may take.
-	ControllerConfig scraperhelper.ControllerConfig `mapstructure:",squash"`
+	// Timing says when the family scrapes, and how long it may take.
+	Timing Timing `mapstructure:",squash"`
 	// MaxSeries is the largest number of data points in one scrape.
 	MaxSeries int `mapstructure:"max_series"`
 }

@@ -10,7 +10,5 @@ import (
 	_ "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"
 	_ "go.opentelemetry.io/collector/cmd/builder"
 	_ "go.opentelemetry.io/collector/cmd/mdatagen"
-	_ "golang.org/x/perf/cmd/benchstat"
 	_ "golang.org/x/vuln/cmd/govulncheck"
-	_ "mvdan.cc/gofumpt"
 )

@@ -4,8 +4,10 @@
 package wandbsysreceiver
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +16,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/confmap"
-	"go.opentelemetry.io/collector/scraper/scraperhelper"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -23,7 +25,12 @@ import (
 
 const (
 	// defaultInterval is W&B's sampling interval.
-	defaultInterval          = 15 * time.Second
+	defaultInterval = 15 * time.Second
+	// minInterval is W&B's smallest one. Much below, a scrape of a busy machine
+	// does not come to an end.
+	minInterval = 100 * time.Millisecond
+	// defaultDelay is shown but not used: left out, the delay is spread.
+	defaultDelay             = time.Second
 	defaultTimeout           = 10 * time.Second
 	defaultDetectionInterval = 5 * time.Minute
 	// scrapersKey and metricsKey are sections with handling of their own.
@@ -36,9 +43,9 @@ const (
 // Config is the receiver's section of a collector configuration. The zero
 // section (`wandbsys:` and nothing else) measures everything that is here.
 type Config struct {
-	// ControllerConfig holds collection_interval, initial_delay and timeout;
-	// each family may have its own.
-	ControllerConfig scraperhelper.ControllerConfig `mapstructure:",squash"`
+	// Timing holds collection_interval, initial_delay and timeout; each family
+	// may have its own.
+	Timing scrapers.Timing `mapstructure:",squash"`
 	// MetricsBuilderConfig holds metrics and resource_attributes.
 	MetricsBuilderConfig metadata.MetricsBuilderConfig `mapstructure:",squash"`
 	// Naming says which names the metrics get.
@@ -76,11 +83,8 @@ type WorkloadsConfig struct {
 }
 
 func newDefaultConfig(families []scrapers.Factory) *Config {
-	controller := scraperhelper.NewDefaultControllerConfig()
-	controller.CollectionInterval = defaultInterval
-	controller.Timeout = defaultTimeout
 	return &Config{
-		ControllerConfig:     controller,
+		Timing:               scrapers.Timing{CollectionInterval: defaultInterval, InitialDelay: defaultDelay, Timeout: defaultTimeout},
 		MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		Naming:               naming.Template,
 		DetectionInterval:    defaultDetectionInterval,
@@ -105,7 +109,7 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	}
 	errs := []error{decodeOwn(own, c)}
 	if !conf.IsSet("timeout") {
-		clampTimeout(&c.ControllerConfig)
+		clampTimeout(&c.Timing)
 	}
 	return errors.Join(append(errs, c.unmarshalScrapers(conf))...)
 }
@@ -119,7 +123,7 @@ func decodeOwn(own *confmap.Conf, c *Config) error {
 
 // clampTimeout makes a timeout that the user did not choose fit the interval. A
 // wrong interval is an error of its own.
-func clampTimeout(c *scraperhelper.ControllerConfig) {
+func clampTimeout(c *scrapers.Timing) {
 	if c.CollectionInterval > 0 {
 		c.Timeout = min(c.Timeout, c.CollectionInterval)
 	}
@@ -216,7 +220,7 @@ func (c *Config) unmarshalFamily(name string, section *confmap.Conf) (scrapers.C
 	}
 	common := cfg.Common()
 	if sub.IsSet("collection_interval") && !sub.IsSet("timeout") {
-		clampTimeout(&common.ControllerConfig)
+		clampTimeout(&common.Timing)
 	}
 	c.delaySet[name] = sub.IsSet("initial_delay")
 	return cfg, nil
@@ -227,7 +231,7 @@ func (c *Config) unmarshalFamily(name string, section *confmap.Conf) (scrapers.C
 func (c *Config) familyDefaults(factory scrapers.Factory) scrapers.Config {
 	cfg := factory.DefaultConfig()
 	common := cfg.Common()
-	common.ControllerConfig = c.ControllerConfig
+	common.Timing = c.Timing
 	common.MaxSeries = scrapers.DefaultMaxSeries
 	return cfg
 }
@@ -239,7 +243,7 @@ func (c *Config) Validate() error {
 	if c.DetectionInterval <= 0 {
 		errs = append(errs, fmt.Errorf("detection_interval: %s: must be above 0", c.DetectionInterval))
 	}
-	errs = append(errs, validateController(c.ControllerConfig))
+	errs = append(errs, validateTiming(c.Timing), validateIdentity(c.MetricsBuilderConfig.ResourceAttributes))
 	for _, name := range sortedKeys(c.Scrapers) {
 		errs = append(errs, c.validateCommon(name))
 	}
@@ -258,8 +262,8 @@ func (c *Config) validateCommon(name string) error {
 		errs = append(errs, fmt.Errorf("scrapers::%s::max_series: %d: must be above 0", name, common.MaxSeries))
 	}
 	// What is inherited is reported once.
-	if common.ControllerConfig != c.ControllerConfig {
-		if err := validateController(common.ControllerConfig); err != nil {
+	if common.Timing != c.Timing {
+		if err := validateTiming(common.Timing); err != nil {
 			errs = append(errs, fmt.Errorf("scrapers::%s: %w", name, err))
 		}
 	}
@@ -292,20 +296,26 @@ func (w *WorkloadsConfig) target() (scrapers.Target, error) {
 	return scrapers.Target{}, fmt.Errorf("pid: %v: must be a process id, or %q for the collector itself", w.Pid, selfPid)
 }
 
-// validateController checks what the controller's own validation does not.
-func validateController(c scraperhelper.ControllerConfig) error {
+// validateTiming names the keys as the user wrote them.
+func validateTiming(t scrapers.Timing) error {
 	var errs []error
-	if c.InitialDelay < 0 {
-		errs = append(errs, fmt.Errorf("initial_delay: %s: must not be negative", c.InitialDelay))
+	if t.CollectionInterval < minInterval {
+		errs = append(errs, fmt.Errorf("collection_interval: %s: must be %s at least", t.CollectionInterval, minInterval))
 	}
-	if c.Timeout == 0 {
-		errs = append(errs, errors.New("timeout: must be above 0, since a source may never answer"))
+	if t.InitialDelay < 0 {
+		errs = append(errs, fmt.Errorf("initial_delay: %s: must not be negative", t.InitialDelay))
 	}
-	if c.CollectionInterval > 0 && c.Timeout > c.CollectionInterval {
-		errs = append(errs, fmt.Errorf("timeout: %s: must not be longer than collection_interval (%s)", c.Timeout, c.CollectionInterval))
+	switch {
+	case t.Timeout <= 0:
+		errs = append(errs, fmt.Errorf("timeout: %s: must be above 0, since a source may never answer", t.Timeout))
+	case t.CollectionInterval >= minInterval && t.Timeout > t.CollectionInterval:
+		errs = append(errs, fmt.Errorf("timeout: %s: must not be longer than collection_interval (%s)", t.Timeout, t.CollectionInterval))
 	}
 	return errors.Join(errs...)
 }
+
+// statTimeout is how long the root path may take to answer.
+const statTimeout = 2 * time.Second
 
 func validateRootPath(path string) error {
 	if path == "" {
@@ -314,14 +324,31 @@ func validateRootPath(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("root_path: %q: must be absolute", path)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), statTimeout)
+	defer cancel()
+	info, err := guard.Call(ctx, new(guard.Slot), func(context.Context) (os.FileInfo, error) { return os.Stat(path) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("root_path: %w; mount the machine's / there", err)
-	}
-	if !info.IsDir() {
+	case err != nil:
+		return fmt.Errorf("root_path: %q: %w", path, err)
+	case !info.IsDir():
 		return fmt.Errorf("root_path: %q: is not a directory", path)
 	}
 	return nil
+}
+
+// validateIdentity keeps what tells one resource from another: exporters merge
+// resources without it, silently.
+func validateIdentity(attrs metadata.ResourceAttributesConfig) error {
+	var errs []error
+	if !attrs.ServiceInstanceID.Enabled {
+		errs = append(errs, errors.New("resource_attributes::service.instance.id: cannot be switched off, since exporters would merge the resources"))
+	}
+	if !attrs.ServiceName.Enabled {
+		errs = append(errs, errors.New("resource_attributes::service.name: cannot be switched off, since exporters would merge the resources"))
+	}
+	return errors.Join(errs...)
 }
 
 func (c *Config) factory(name string) (scrapers.Factory, bool) {

@@ -16,7 +16,6 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
-	"go.opentelemetry.io/collector/scraper/scraperhelper"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
@@ -33,7 +32,7 @@ func TestDefaultConfig(t *testing.T) {
 	require.NoError(t, confmap.Validate(cfg))
 	cfg.families = nil // functions are not comparable
 	require.Equal(t, &Config{
-		ControllerConfig: scraperhelper.ControllerConfig{
+		Timing: scrapers.Timing{
 			CollectionInterval: 15 * time.Second,
 			InitialDelay:       time.Second,
 			Timeout:            10 * time.Second,
@@ -83,8 +82,8 @@ func decode(t *testing.T, conf *confmap.Conf) *Config {
 func hostSection(interval, delay, timeout time.Duration) map[string]scrapers.Config {
 	return map[string]scrapers.Config{"host": &host.Config{
 		CommonConfig: scrapers.CommonConfig{
-			ControllerConfig: scraperhelper.ControllerConfig{CollectionInterval: interval, InitialDelay: delay, Timeout: timeout},
-			MaxSeries:        scrapers.DefaultMaxSeries,
+			Timing:    scrapers.Timing{CollectionInterval: interval, InitialDelay: delay, Timeout: timeout},
+			MaxSeries: scrapers.DefaultMaxSeries,
 		},
 		DiskPaths: []string{"/"},
 	}}
@@ -97,7 +96,7 @@ func TestConfigAccepted(t *testing.T) {
 		"empty":         nil,
 		"scrapers_null": nil,
 		"all_keys": func(c *Config) {
-			c.ControllerConfig = scraperhelper.ControllerConfig{CollectionInterval: 30 * time.Second, InitialDelay: time.Second, Timeout: 20 * time.Second}
+			c.Timing = scrapers.Timing{CollectionInterval: 30 * time.Second, InitialDelay: time.Second, Timeout: 20 * time.Second}
 			c.delaySet = map[string]bool{"": true, "host": false}
 			c.Naming, c.Label, c.HostName = naming.SDK, "node-a", "trainer-7"
 			c.DetectionInterval = time.Minute
@@ -114,19 +113,19 @@ func TestConfigAccepted(t *testing.T) {
 			c.Scrapers, c.delaySet = defaultHost, map[string]bool{"": false, "host": false}
 		},
 		"timeout_clamped": func(c *Config) {
-			c.ControllerConfig.CollectionInterval, c.ControllerConfig.Timeout = 5*time.Second, 5*time.Second
+			c.Timing.CollectionInterval, c.Timing.Timeout = 5*time.Second, 5*time.Second
 		},
 		"delay_default_by_hand": func(c *Config) { c.delaySet = map[string]bool{"": true} },
 		"delay_zero": func(c *Config) {
-			c.ControllerConfig.InitialDelay, c.delaySet = 0, map[string]bool{"": true}
+			c.Timing.InitialDelay, c.delaySet = 0, map[string]bool{"": true}
 		},
 		"family_inherits": func(c *Config) {
-			c.ControllerConfig = scraperhelper.ControllerConfig{CollectionInterval: 40 * time.Second, InitialDelay: 3 * time.Second, Timeout: 30 * time.Second}
+			c.Timing = scrapers.Timing{CollectionInterval: 40 * time.Second, InitialDelay: 3 * time.Second, Timeout: 30 * time.Second}
 			c.Scrapers = hostSection(40*time.Second, 3*time.Second, 30*time.Second)
 			c.delaySet = map[string]bool{"": true, "host": false}
 		},
 		"family_overrides": func(c *Config) {
-			c.ControllerConfig = scraperhelper.ControllerConfig{CollectionInterval: 40 * time.Second, InitialDelay: 3 * time.Second, Timeout: 30 * time.Second}
+			c.Timing = scrapers.Timing{CollectionInterval: 40 * time.Second, InitialDelay: 3 * time.Second, Timeout: 30 * time.Second}
 			c.Scrapers = hostSection(50*time.Second, 0, 45*time.Second)
 			c.delaySet = map[string]bool{"": true, "host": true}
 		},
@@ -135,12 +134,12 @@ func TestConfigAccepted(t *testing.T) {
 			c.delaySet = map[string]bool{"": false, "host": false}
 		},
 		"family_timeout_clamped_from_explicit": func(c *Config) {
-			c.ControllerConfig.CollectionInterval, c.ControllerConfig.Timeout = 40*time.Second, 30*time.Second
+			c.Timing.CollectionInterval, c.Timing.Timeout = 40*time.Second, 30*time.Second
 			c.Scrapers = hostSection(4*time.Second, time.Second, 4*time.Second)
 			c.delaySet = map[string]bool{"": false, "host": false}
 		},
 		"family_timeout_inherited_clamp": func(c *Config) {
-			c.ControllerConfig.CollectionInterval, c.ControllerConfig.Timeout = 4*time.Second, 4*time.Second
+			c.Timing.CollectionInterval, c.Timing.Timeout = 4*time.Second, 4*time.Second
 			c.Scrapers = hostSection(4*time.Second, time.Second, 4*time.Second)
 			c.delaySet = map[string]bool{"": false, "host": false}
 		},
@@ -208,17 +207,20 @@ func TestConfigRefusedWhenDecoding(t *testing.T) {
 
 func TestConfigRefusedWhenValidating(t *testing.T) {
 	const (
-		noTimeout = "timeout: must be above 0, since a source may never answer"
+		noTimeout = "timeout: 0s: must be above 0, since a source may never answer"
 		styles    = "; use template, tag or sdk"
 		noPid     = `: must be a process id, or "self" for the collector itself`
 	)
 	for name, want := range map[string]string{
 		// The path is confmap's, which knows no name for a squashed field.
-		"interval_negative":     `controllerconfig: "collection_interval": requires positive value`,
-		"interval_zero":         `controllerconfig: "collection_interval": requires positive value`,
-		"timeout_negative":      `controllerconfig: "timeout": requires positive value`,
-		"family_interval_zero":  `scrapers::host::commonconfig::controllerconfig: "collection_interval": requires positive value`,
+		"interval_negative":     "collection_interval: -1s: must be 100ms at least",
+		"interval_zero":         "collection_interval: 0s: must be 100ms at least",
+		"timeout_negative":      "timeout: -1s: must be above 0, since a source may never answer",
+		"family_interval_zero":  "scrapers::host: collection_interval: 0s: must be 100ms at least",
 		"timeout_long":          "timeout: 6s: must not be longer than collection_interval (5s)",
+		"interval_below_100ms":  "collection_interval: 100ns: must be 100ms at least",
+		"no_instance_id":        "resource_attributes::service.instance.id: cannot be switched off, since exporters would merge the resources",
+		"no_service_name":       "resource_attributes::service.name: cannot be switched off, since exporters would merge the resources",
 		"timeout_zero":          noTimeout,
 		"delay_negative":        "initial_delay: -1s: must not be negative",
 		"family_timeout_long":   "scrapers::host: timeout: 5s: must not be longer than collection_interval (4s)",

@@ -28,6 +28,6 @@ func createDefaultConfig() component.Config {
 	return newDefaultConfig(families())
 }
 
-func createMetrics(_ context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
-	return newReceiver(set, cfg.(*Config), next)
+func createMetrics(ctx context.Context, set receiver.Settings, cfg component.Config, next consumer.Metrics) (receiver.Metrics, error) {
+	return newReceiver(ctx, set, cfg.(*Config), next)
 }

@@ -213,7 +213,7 @@ func build(t *testing.T, next consumer.Metrics, families []*fakeFamily, options 
 	}
 	r.cfg = newDefaultConfig(factories)
 	r.cfg.HostName = "node"
-	r.cfg.ControllerConfig.InitialDelay = 0
+	r.cfg.Timing.InitialDelay = 0
 	r.cfg.delaySet = map[string]bool{"": true}
 	for _, option := range options {
 		option(r.cfg)
@@ -226,7 +226,7 @@ func build(t *testing.T, next consumer.Metrics, families []*fakeFamily, options 
 	set := metadatatest.NewSettings(r.telemetry)
 	set.Logger = zap.New(core)
 	var err error
-	r.receiver, err = newReceiver(set, r.cfg, next)
+	r.receiver, err = newReceiver(context.Background(), set, r.cfg, next)
 	return r, err
 }
 

@@ -19,6 +19,10 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
+// startTimeout is how long a family's Start may take, on a node that is busy
+// booting.
+const startTimeout = 5 * time.Second
+
 // settleTime is how long a call that a shutdown cut short may take to end: a
 // killed program must be reaped.
 const settleTime = 500 * time.Millisecond
@@ -45,7 +49,7 @@ type family struct {
 // A family that cannot start does not keep the collector from starting.
 func (f *family) start(ctx context.Context, host component.Host) error {
 	// Start waits for nothing; the guard is for one that does, or panics.
-	wait, cancel := context.WithTimeout(ctx, f.timeout)
+	wait, cancel := context.WithTimeout(ctx, max(f.timeout, startTimeout))
 	defer cancel()
 	_, err := guard.Call(wait, &f.slot, func(context.Context) (struct{}, error) {
 		return struct{}{}, f.scraper.Start(ctx, host)
@@ -218,7 +222,7 @@ func (f *family) log(c change) {
 		if c.cure != "" {
 			fields = append(fields, zap.String("cure", c.cure))
 		}
-		f.logger.Info("Family changed its state", fields...)
+		f.logger.Info("Family state", fields...)
 	}
 	for _, source := range c.ended {
 		f.logger.Info("Source answers again", zap.String("source", source))

@@ -140,7 +140,7 @@ func TestHealthMetricsOfTwoReceivers(t *testing.T) {
 		r := start(t, nil, one(&fakeFamily{name: "f"}))
 		set := metadatatest.NewSettings(r.telemetry)
 		set.ID = component.NewIDWithName(metadata.Type, "second")
-		second, err := newReceiver(set, newDefaultConfig([]scrapers.Factory{(&fakeFamily{name: "f", onScrape: script(absent)}).factory()}), r.sink)
+		second, err := newReceiver(context.Background(), set, newDefaultConfig([]scrapers.Factory{(&fakeFamily{name: "f", onScrape: script(absent)}).factory()}), r.sink)
 		require.NoError(t, err)
 		require.NoError(t, second.Start(t.Context(), r.host))
 		r.after(maxSpread)

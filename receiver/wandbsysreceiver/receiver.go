@@ -49,7 +49,7 @@ type sysReceiver struct {
 	shutdownErr error
 }
 
-func newReceiver(set receiver.Settings, cfg *Config, next consumer.Metrics) (*sysReceiver, error) {
+func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next consumer.Metrics) (*sysReceiver, error) {
 	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("making the receiver's own metrics: %w", err)
@@ -60,7 +60,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Metrics) (*sy
 	if err != nil {
 		return nil, fmt.Errorf("workloads::%w", err)
 	}
-	hostName := identity.HostName(cfg.HostName, cfg.RootPath)
+	hostName := identity.HostName(ctx, cfg.HostName, cfg.RootPath)
 	machine := identity.New(hostName, cfg.Label, cfg.RootPath, cfg.MetricsBuilderConfig.ResourceAttributes)
 	for _, factory := range cfg.families {
 		section, on := cfg.section(factory)
@@ -73,7 +73,7 @@ func newReceiver(set receiver.Settings, cfg *Config, next consumer.Metrics) (*sy
 			Identity: machine, RootPath: cfg.RootPath, Target: target,
 		}
 		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))
-		timing := section.Common().ControllerConfig
+		timing := section.Common().Timing
 		if !cfg.delaySet[""] && !cfg.delaySet[factory.Name] {
 			timing.InitialDelay = spread(hostName, factory.Name, timing.CollectionInterval)
 		}
@@ -94,7 +94,7 @@ func (c *Config) section(factory scrapers.Factory) (scrapers.Config, bool) {
 }
 
 // add makes a family and its controller.
-func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.Factory, section scrapers.Config, timing scraperhelper.ControllerConfig, next consumer.Metrics) error {
+func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.Factory, section scrapers.Config, timing scrapers.Timing, next consumer.Metrics) error {
 	s, err := factory.New(set, section)
 	if err != nil {
 		return err
@@ -122,7 +122,8 @@ func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.F
 	if err != nil {
 		return err
 	}
-	controller, err := scraperhelper.NewMetricsController(&timing, set.Receiver, consume,
+	controllerConfig := timing.Controller()
+	controller, err := scraperhelper.NewMetricsController(&controllerConfig, set.Receiver, consume,
 		scraperhelper.AddMetricsScraper(scraperType, metrics))
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	changed = "Family changed its state"
+	changed = "Family state"
 	again   = "Source answers again"
 	failed  = "Error scraping metrics"
 )
@@ -609,14 +609,14 @@ func TestFirstScrape(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fakeFamily{name: "f"}
 				r := start(t, nil, one(f), func(c *Config) {
-					c.delaySet, c.ControllerConfig.InitialDelay = tt.set, time.Second
+					c.delaySet, c.Timing.InitialDelay = tt.set, time.Second
 				}, list(f, 1))
 				time.Sleep(tt.want - time.Millisecond)
 				synctest.Wait()
 				assert.Zero(t, f.scrapesBegun())
 				r.after(time.Millisecond)
 				assert.Equal(t, 1, f.scrapesBegun())
-				assert.Equal(t, time.Second, r.cfg.Scrapers["f"].Common().ControllerConfig.InitialDelay, "the configuration stays as it was")
+				assert.Equal(t, time.Second, r.cfg.Scrapers["f"].Common().Timing.InitialDelay, "the configuration stays as it was")
 				r.stop()
 			})
 		})

@@ -266,7 +266,7 @@ func TestAMachineThatIsNotThereIsLookedForAgain(t *testing.T) {
 	changes := stateChanges(p)
 	require.Len(t, changes, 1)
 	assert.Equal(t, logLine{
-		Level: "info", Msg: "Family changed its state", Component: "wandbsys",
+		Level: "info", Msg: "Family state", Component: "wandbsys",
 		Family: "host", State: "absent", Reason: "no " + root + "/proc",
 	}, changes[0])
 

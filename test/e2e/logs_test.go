@@ -42,7 +42,7 @@ func TestAMissingDiskPathIsLoggedOnce(t *testing.T) {
 
 	errs := hostLines(p, "error")
 	require.Len(t, errs, 1)
-	assert.Equal(t, missing+": statfs: no such file or directory", errs[0].Error)
+	assert.Equal(t, "statfs "+missing+": no such file or directory", errs[0].Error)
 	assert.Empty(t, hostLines(p, "warn"))
 	assert.Len(t, s.points().named("disk.usageGB").with("path", "/"), scrapes(), "the other path goes on")
 	assert.Empty(t, s.points().named("disk.usageGB").with("path", missing))

@@ -50,8 +50,8 @@ type diskSource struct {
 	mounts        []procread.Mount
 	devices       []deviceReading
 	names         names
-	// classes keeps what a name alone decides.
-	classes map[string]bool
+	// notBase and notBaseByName are what a name alone decides.
+	notBase, notBaseByName nameClass
 }
 
 // diskTable is one reading of a diskSource.
@@ -74,7 +74,9 @@ func newDiskSource(proc, sys, rootPath string, needMounts bool, now func() time.
 		rootPath:    rootPath,
 		needMounts:  needMounts,
 		now:         now,
-		classes:     map[string]bool{},
+
+		notBase:       nameClass{re: notBase},
+		notBaseByName: nameClass{re: notBaseByName},
 	}
 }
 
@@ -113,9 +115,9 @@ func (s *diskSource) classify() {
 		p := &s.parsed[i]
 		d := deviceReading{name: s.names.of(p.Name), read: p.SectorsRead * sectorSize, written: p.SectorsWritten * sectorSize}
 		if s.class.dir != "" {
-			d.base = !s.matches(notBase, d.name) && s.class.of(d.name, d.read, d.written, isWholeDisk)
+			d.base = !s.notBase.has(d.name) && s.class.of(d.name, d.read, d.written, isWholeDisk)
 		} else {
-			d.base = !s.matches(notBaseByName, d.name)
+			d.base = !s.notBaseByName.has(d.name)
 		}
 		found = found || d.base
 		s.devices = append(s.devices, d)
@@ -128,20 +130,23 @@ func (s *diskSource) classify() {
 	}
 }
 
-// matches remembers, since names come back at every scrape. The map is as
-// bounded as the table of names.
-func (s *diskSource) matches(re *regexp.Regexp, name string) bool {
-	if re != notBase { // only one of the two expressions is in use at a time
-		name += "\x00"
+// nameClass remembers which names an expression matches, since names come back
+// at every scrape.
+type nameClass struct {
+	re    *regexp.Regexp
+	known map[string]bool
+}
+
+func (c *nameClass) has(name string) bool {
+	matched, known := c.known[name]
+	if known {
+		return matched
 	}
-	matched, known := s.classes[name]
-	if !known {
-		if len(s.classes) > maxNames {
-			clear(s.classes)
-		}
-		matched = re.MatchString(strings.TrimSuffix(name, "\x00"))
-		s.classes[name] = matched
+	if c.known == nil || len(c.known) > maxNames {
+		c.known = map[string]bool{}
 	}
+	matched = c.re.MatchString(name)
+	c.known[name] = matched
 	return matched
 }
 

@@ -5,7 +5,6 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
@@ -55,7 +54,7 @@ func (s *filesystemSource) stat(path string, st *unix.Statfs_t) error {
 			return nil
 		}
 		if err != unix.EINTR { //nolint:errorlint // a bare errno
-			return fmt.Errorf("statfs: %w", err)
+			return err
 		}
 	}
 }
@@ -98,7 +97,7 @@ func (s *linuxSource) askFilesystems(b *guard.Batch) []*guard.Pending[*filesyste
 func (s *linuxSource) addFilesystems(r *reading, pending []*guard.Pending[*filesystemReading]) {
 	r.filesystems = make([]filesystemReading, 0, len(pending))
 	for i, p := range pending {
-		if f := collect(r, p, s.filesystems[i].path); f != nil {
+		if f := collect(r, p, "statfs "+s.filesystems[i].path); f != nil {
 			r.filesystems = append(r.filesystems, *f)
 			s.resolved[i] = f.resolved
 		}

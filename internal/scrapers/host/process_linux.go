@@ -263,7 +263,10 @@ func (s *linuxSource) capacity(p *processReading, online int) float64 {
 		}
 		return float64(online)
 	}
-	return smallest(p.capacity, float64(online), p.quota)
+	if online == 0 {
+		return 0 // affinity names CPUs that are not online too: alone it says nothing
+	}
+	return smallest(float64(online), p.capacity, p.quota)
 }
 
 // smallest ignores what is not known.

@@ -182,7 +182,7 @@ func TestCapacityOfAProcess(t *testing.T) {
 	}{
 		{"CPUs that it may use", "0,2-3", 8, 3},
 		{"as far as they are online", "0-63", 8, 8},
-		{"where the number online is not known", "0,2-3", 0, 3},
+		{"unknown where the number online is", "0,2-3", 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -141,7 +141,7 @@ func TestAFileSystemThatHangsCostsOnlyItself(t *testing.T) {
 	}
 	src := m.source()
 	r := src.read(shortly(t), want{})
-	requireSources(t, r, "/mnt/data")
+	requireSources(t, r, "statfs /mnt/data")
 	require.Len(t, r.filesystems, 1)
 	assert.Equal(t, "/", r.filesystems[0].path)
 	assert.NotNil(t, r.memory)
@@ -149,7 +149,7 @@ func TestAFileSystemThatHangsCostsOnlyItself(t *testing.T) {
 	assert.NotNil(t, r.process)
 
 	r = src.read(t.Context(), want{})
-	requireSources(t, r, "/mnt/data")
+	requireSources(t, r, "statfs /mnt/data")
 	require.ErrorIs(t, r.errs[0], guard.ErrHung)
 	assert.Len(t, r.filesystems, 1)
 
@@ -208,9 +208,9 @@ func TestAFileSystemThatFailsIsNamedAndTheOthersAreThere(t *testing.T) {
 	m := aWholeMachine(t)
 	m.cfg.DiskPaths = []string{"/gone", "/"}
 	r := m.source().read(t.Context(), want{})
-	requireSources(t, r, "/gone")
+	requireSources(t, r, "statfs /gone")
 	require.ErrorIs(t, r.errs[0], unix.ENOENT)
-	assert.Equal(t, "/gone: statfs: no such file or directory", r.errs[0].Error())
+	assert.Equal(t, "statfs /gone: no such file or directory", r.errs[0].Error())
 	require.Len(t, r.filesystems, 1)
 	assert.Equal(t, "/", r.filesystems[0].path)
 }
