@@ -11,9 +11,6 @@ TOOLS_MOD := internal/tools/go.mod internal/tools/go.sum
 # Systems beside this one that must compile.
 CROSS := darwin/arm64 darwin/amd64 windows/amd64
 FUZZTIME ?= 10s
-# Recorded cases that live outside the repository; TestSamples is skipped without.
-WANDBSYS_SAMPLES ?= $(wildcard $(abspath ../shared/samples))
-export WANDBSYS_SAMPLES
 
 .PHONY: help
 help: ## list the targets
