@@ -20,7 +20,6 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/mem"
 	"github.com/shirou/gopsutil/v4/net"
-	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -49,6 +48,7 @@ type portableSource struct {
 	memorySlot, diskSlot, networkSlot, coreSlot, processSlot guard.Slot
 	pathSlots                                                []guard.Slot
 	key                                                      *processKey
+	tree                                                     treeTimes
 }
 
 func newSource(cfg *Config, rootPath string, target scrapers.Target) (source, error) {
@@ -218,59 +218,4 @@ func (s *portableSource) counts(name string) bool {
 		}
 	}
 	return true
-}
-
-// readProcess identifies the process by its pid and creation time.
-func (s *portableSource) readProcess(ctx context.Context) (*processReading, error) {
-	p, err := process.NewProcessWithContext(ctx, int32(s.target.Pid))
-	if errors.Is(err, process.ErrorProcessNotRunning) {
-		return nil, s.gone()
-	}
-	if err != nil {
-		return nil, err
-	}
-	created, err := p.CreateTimeWithContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	key := processKey{start: uint64(created)}
-	if s.key != nil && *s.key != key {
-		return nil, s.gone()
-	}
-	s.key = &key
-	return fillProcess(ctx, p, key)
-}
-
-func (s *portableSource) gone() error {
-	if s.key == nil {
-		return &scrapers.GoneError{What: fmt.Sprintf("there is no process %d", s.target.Pid)}
-	}
-	return &scrapers.GoneError{What: fmt.Sprintf("process %d is gone", s.target.Pid)}
-}
-
-func fillProcess(ctx context.Context, p *process.Process, key processKey) (*processReading, error) {
-	times, err := p.TimesWithContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := &processReading{
-		at:       time.Now(),
-		pid:      int(p.Pid),
-		key:      key,
-		cpuTime:  time.Duration((times.User + times.System) * float64(time.Second)),
-		capacity: float64(runtime.NumCPU()),
-	}
-	threads, err := p.NumThreadsWithContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.threads = int(threads)
-	memory, err := p.MemoryInfoWithContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.rss = memory.RSS
-	// The name is for people; a system that does not tell it costs nothing.
-	r.executable, _ = p.NameWithContext(ctx)
-	return r, nil
 }
