@@ -8,6 +8,7 @@ package e2e
 import (
 	"bufio"
 	native "encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -46,7 +47,7 @@ func startTraffic(t *testing.T, attr *syscall.SysProcAttr) (*process, io.Writer)
 }
 
 func runTraffic() {
-	if err := addDummy(trafficInterface); err != nil {
+	if err := addInterface(trafficInterface); err != nil {
 		fmt.Fprintln(os.Stderr, "not permitted:", err)
 		os.Exit(notPermitted)
 	}
@@ -60,14 +61,27 @@ func runTraffic() {
 	_, _ = io.Copy(io.Discard, in)
 }
 
-// addDummy makes an interface that takes what is sent and drops it.
-func addDummy(name string) error {
+// addInterface makes an interface that counts what is sent and drops it. Which
+// kinds there are depends on the kernel.
+func addInterface(name string) error {
+	var errs []error
+	for _, kind := range []string{"dummy", "ifb", "bridge"} {
+		err := addLink(name, kind)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("an interface of kind %s: %w", kind, err))
+	}
+	return errors.Join(errs...)
+}
+
+func addLink(name, kindName string) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	kind := attribute(unix.IFLA_INFO_KIND, []byte("dummy"))
+	kind := attribute(unix.IFLA_INFO_KIND, []byte(kindName))
 	body := make([]byte, unix.SizeofIfInfomsg)
 	native.NativeEndian.PutUint32(body[8:], unix.IFF_UP)
 	native.NativeEndian.PutUint32(body[12:], unix.IFF_UP)
@@ -89,7 +103,7 @@ func addDummy(name string) error {
 		return io.ErrUnexpectedEOF
 	}
 	if code := int32(native.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); code != 0 {
-		return fmt.Errorf("adding an interface: %w", unix.Errno(-code))
+		return unix.Errno(-code)
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ type limitsReading struct {
 }
 
 // physicalCPUs asks gopsutil once; 0 is unknown.
-func (s *linuxSource) physicalCPUs() int {
+func (s *linuxSource) physicalCPUs(ctx context.Context) int {
 	if s.physical == 0 {
-		ctx := identity.GopsutilContext(context.Background(), s.rootPath)
+		ctx = identity.GopsutilContext(ctx, s.rootPath)
 		s.physical, _ = cpu.CountsWithContext(ctx, false)
 	}
 	return s.physical
