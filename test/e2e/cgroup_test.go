@@ -114,8 +114,7 @@ func TestAWorkloadUnderLimits(t *testing.T) {
 	readings := w.more(6)
 	used := g.used(t)
 	last := readings[len(readings)-1]
-	ofTarget := last.points.filter(func(p point) bool { return p.resource["process.pid"] != nil })
-	ofMachine := last.points.filter(func(p point) bool { return p.resource["process.pid"] == nil })
+	ofTarget, ofMachine := last.points.ofProcess(), last.points.ofMachine()
 	value := func(ps points, name string) float64 { return one(t, ps.named(name)).value }
 
 	t.Run("memory in relation to the limit", func(t *testing.T) {

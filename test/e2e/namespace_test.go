@@ -38,6 +38,7 @@ var collectorRoles = map[string]func(place string) error{
 	"dead-mount":   mountDead,
 	"hidden":       mountHidden,
 	"in-namespace": enterNetwork,
+	"nobody":       becomeNobody,
 }
 
 func becomeCollector(prepare func(place string) error) {
@@ -47,7 +48,9 @@ func becomeCollector(prepare func(place string) error) {
 		os.Exit(notPermitted)
 	}
 	path := os.Getenv(execKey)
-	panic(syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ()))
+	err := syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ())
+	fmt.Fprintf(os.Stderr, "not permitted: running %s: %v\n", path, err)
+	os.Exit(notPermitted)
 }
 
 // startCollectorIn runs the collector where a role prepares it, and skips where
@@ -152,6 +155,10 @@ func mountHidden(place string) error {
 	if err := unix.Mount("proc", place, "proc", 0, "hidepid=2"); err != nil {
 		return fmt.Errorf("mounting proc: %w", err)
 	}
+	return becomeNobody("")
+}
+
+func becomeNobody(string) error {
 	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody))
 }
 
@@ -173,6 +180,24 @@ func TestAProcessThatIsHiddenIsLoggedOnce(t *testing.T) {
 		assert.NotEmpty(t, s.points().named(name), name)
 	}
 	assert.Empty(t, s.points().named("proc.memory.rssMB"))
+}
+
+// A right that is missing is no reason to say so at every scrape, nor to leave
+// anything else out.
+func TestMemoryThatMayNotBeReadIsLoggedOnce(t *testing.T) {
+	target, s := startHelper(t, "idle"), startSink(t, nil)
+	config := "yaml:" + settings{
+		receivers: fmt.Sprintf("wandbsys: {collection_interval: 200ms, initial_delay: 0s, workloads: {pid: %d}, metrics: {proc.memory.pssMB: {enabled: true}}}", target.pid()),
+		exporters: s.exporter(),
+	}.text(t)
+	p := startCollectorIn(t, "nobody", "", config, nil)
+	scrapes := func() int { return len(s.points().named("proc.memory.rssMB")) }
+	p.waitFor("many scrapes", func() bool { return scrapes() >= many })
+	assert.Empty(t, s.points().named("proc.memory.pssMB"))
+	errs := hostLines(p, "error")
+	require.Len(t, errs, 1)
+	assert.Contains(t, errs[0].Error, "proc.memory.pssMB needs root or CAP_SYS_PTRACE")
+	assert.Empty(t, hostLines(p, "warn"))
 }
 
 // enterNetwork enters the network namespace of another process.

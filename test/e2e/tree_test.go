@@ -111,7 +111,7 @@ func TestCPUOfTreesIsWhatTheKernelCounted(t *testing.T) {
 				// which it left.
 				left, _ := root.said("left")
 				counted += left
-				lost = 2 * treeInterval
+				lost = orphanWork / 2
 			}
 			got := total(of(role, role), capacity)
 			t.Logf("%s: counted %s, the kernel %s", role, got, counted)

@@ -145,28 +145,44 @@ func runLate() {
 // runOrphan: a child that ends and leaves its own child to whoever takes it.
 func runOrphan() { reap(spawn("deserter")) }
 
+// orphanWork is what the child uses while it has its parent, and again after.
+const orphanWork = 1500 * time.Millisecond
+
+// runDeserter leaves its child when that has done half its work.
 func runDeserter() {
+	read, write, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
 	left := exec.Command("/proc/self/exe")
 	left.Env = append(os.Environ(), helperKey+"=left")
-	left.Stdout = os.Stdout
-	in, err := left.StdinPipe()
-	if err == nil {
+	left.Stdout, left.ExtraFiles = os.Stdout, []*os.File{write}
+	// The child's standard input ends with this process.
+	if _, err = left.StdinPipe(); err == nil {
 		err = left.Start()
 	}
 	if err != nil {
 		panic(err)
 	}
-	time.Sleep(1500 * time.Millisecond)
-	_ = in.Close() // the child sees it when this process has ended
+	if _, err := read.Read(make([]byte, 1)); err != nil {
+		panic(err)
+	}
 }
 
-// runLeft works, says how much that was when its parent had ended, and goes on.
+// runLeft says how much it had worked when its parent ended, and works on.
 func runLeft() {
+	gone := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		fmt.Println("left", used(unix.RUSAGE_SELF).Microseconds())
+		close(gone)
 	}()
-	burnFor(3 * time.Second)
+	burnFor(orphanWork)
+	if _, err := os.NewFile(3, "parent").Write([]byte{1}); err != nil {
+		panic(err)
+	}
+	<-gone
+	burnFor(orphanWork)
 	fmt.Println("end of the orphan", used(unix.RUSAGE_SELF).Microseconds())
 }
 
