@@ -53,23 +53,39 @@ func becomeCollector(prepare func(place string) error) {
 	os.Exit(notPermitted)
 }
 
-// startCollectorIn runs the collector where a role prepares it, and skips where
-// that is not permitted.
-func startCollectorIn(t *testing.T, role, place, config string, attr *syscall.SysProcAttr) *process {
+// privateMounts is a mount namespace that ends with the process.
+func privateMounts() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+}
+
+// commandIn runs the collector where a role prepares it, for a place.
+func commandIn(t *testing.T, role, place string, attr *syscall.SysProcAttr, args ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, "--config="+config)
+	cmd := exec.Command(self, args...)
 	cmd.Dir = "/"
 	cmd.Env = append(cleanEnv(), helperKey+"="+role, execKey+"="+binary(t), placeKey+"="+place)
 	cmd.SysProcAttr = attr
 	skipUnlessPermitted(t, attr)
-	p := startProcess(t, cmd)
+	return startProcess(t, cmd)
+}
+
+// skipIfRefused skips when the place could not be prepared.
+func (p *process) skipIfRefused() {
+	p.t.Helper()
+	if !p.alive() && p.exitCode() == notPermitted {
+		p.t.Skip(strings.TrimSpace(p.stderr.String()))
+	}
+}
+
+// startCollectorIn skips where that is not permitted.
+func startCollectorIn(t *testing.T, role, place, config string, attr *syscall.SysProcAttr) *process {
+	t.Helper()
+	p := commandIn(t, role, place, attr, "--config="+config)
 	ready := func() bool { return strings.Contains(p.stderr.String(), "Everything is ready") }
 	p.waitForOrEnd("the collector is ready", ready)
-	if !p.alive() && p.exitCode() == notPermitted {
-		t.Skip(strings.TrimSpace(p.stderr.String()))
-	}
+	p.skipIfRefused()
 	require.True(t, p.alive(), "the collector runs")
 	return p
 }
@@ -120,7 +136,7 @@ func TestAMountThatNeverAnswers(t *testing.T) {
 	}.write(t)
 	start := func() *process {
 		before := len(s.points())
-		p := startCollectorIn(t, "dead-mount", dead, config, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS})
+		p := startCollectorIn(t, "dead-mount", dead, config, privateMounts())
 		p.waitFor("metrics arrive", func() bool { return len(s.points()) > before })
 		return p
 	}
@@ -138,6 +154,30 @@ func TestAMountThatNeverAnswers(t *testing.T) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(t, err)
 	assert.NotContains(t, string(mounts), dead, "nothing is left mounted")
+}
+
+// What is looked at before the start can hang too.
+func TestValidateWhereAMountNeverAnswers(t *testing.T) {
+	root := t.TempDir()
+	dead := filepath.Join(root, "proc")
+	require.NoError(t, os.Mkdir(dead, 0o755))
+	for name, tt := range map[string]struct {
+		section string
+		code    int
+		want    string
+	}{
+		"the root path":     {"root_path: " + dead, 1, `root_path: "` + dead + `": gave up after`},
+		"the machine's pid": {"root_path: " + root + ", workloads: {pid: 4711}", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := commandIn(t, "dead-mount", dead, privateMounts(),
+				"validate", "--config=yaml:"+oneLine, "--config=yaml:receivers::wandbsys: {"+tt.section+"}")
+			code := p.exitCode()
+			p.skipIfRefused()
+			assert.Equal(t, tt.code, code)
+			assert.Contains(t, p.stderr.String(), tt.want)
+		})
+	}
 }
 
 // mountHidden mounts a procfs that hides other users' processes, and becomes
@@ -170,7 +210,7 @@ func TestAProcessThatIsHiddenIsLoggedOnce(t *testing.T) {
 		receivers: fmt.Sprintf("wandbsys: {collection_interval: 200ms, initial_delay: 0s, root_path: %s, workloads: {pid: %d}}", root, target.pid()),
 		exporters: s.exporter(),
 	}.text(t)
-	p := startCollectorIn(t, "hidden", proc, config, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS})
+	p := startCollectorIn(t, "hidden", proc, config, privateMounts())
 	p.waitFor("many scrapes", func() bool { return len(s.points().named("memory_percent")) >= many })
 	warnings := hostLines(p, "warn")
 	require.Len(t, warnings, 1)
@@ -248,6 +288,34 @@ func TestTheMachinesTrafficFromAnotherNetworkNamespace(t *testing.T) {
 		require.Less(t, machine, float64(foreign)/2, "the machine itself is too busy for this test")
 		assert.LessOrEqual(t, all.named(name).last().value, machine, name)
 	}
+}
+
+// The machine's counters are those of its pid 1, whatever namespace the collector
+// is in.
+func TestTheMachinesTrafficIsThatOfItsPid1(t *testing.T) {
+	attr := &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET}
+	skipUnlessPermitted(t, attr)
+	machine, input := startTraffic(t, attr)
+	root, s := t.TempDir(), startSink(t, nil)
+	makeMachine(t, root)
+	netDev := filepath.Join(root, "proc/1/net/dev")
+	require.NoError(t, os.Remove(netDev))
+	require.NoError(t, os.Symlink(fmt.Sprintf("/proc/%d/net/dev", machine.pid()), netDev))
+	before := interfaceBytes(t, machine.pid(), trafficInterface)
+	p := startCollector(t, settings{
+		receivers: "wandbsys: {collection_interval: 500ms, initial_delay: 0s, root_path: " + root + "}",
+		exporters: s.exporter(),
+	})
+	of := func(name string) points { return s.points().named(name) }
+	p.waitFor("the first scrape", func() bool { return len(of("network.sent")) > 0 })
+	_, err := input.Write([]byte("go\n"))
+	require.NoError(t, err)
+	machine.waitFor("the traffic", func() bool { return strings.Contains(machine.stdout.String(), "sent") })
+	seen := len(of("network.sent"))
+	p.waitFor("two more scrapes", func() bool { return len(of("network.sent")) >= seen+2 })
+	got := of("network.sent").last().value + of("network.recv").last().value
+	assert.GreaterOrEqual(t, got, float64(foreign))
+	assert.LessOrEqual(t, got, interfaceBytes(t, machine.pid(), trafficInterface)-before)
 }
 
 // readCompleteLines leaves out a line that is being written.
