@@ -627,7 +627,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cpu"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "CPU use of the workload's process over the last interval, in percent of the CPUs available to it: 100 x (growth of utime+stime in /proc/PID/stat, ticks of 1/100 s) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list). 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the process' user and system time over all logical CPUs. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.", mi.Description())
+					assert.Equal(t, "CPU use of the workload over the last interval, in percent of the CPUs available to it: 100 x CPU time used since the last scrape (ticks of 1/100 s of /proc/PID/stat) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list, smallest CPU quota of the root process's control group and its ancestors); with cpu_denominator logical or physical: / the machine's logical CPUs or cores. A workload is a process and its descendants, matched by pid and start time: growth of utime+stime of each, plus what exited children handed to the parents that waited for them (cutime+cstime) less what was counted of them before, so that nothing counts twice; with track_process_tree: false, utime+stime of the one process. 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the processes' user and system time over all logical CPUs, of one process. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3075,7 +3075,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["memory_percent"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Memory of the machine in use: 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. 0 to 100. Absent when they cannot be read.", mi.Description())
+					assert.Equal(t, "On the machine's resource: memory of the machine in use, 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. On the resource of a workload under a memory limit: 100 x used / limit of the control group that binds, the smallest limit among the process's group and its ancestors (version 1 and 2); used is memory.current (memory.usage_in_bytes) less inactive_file, or what cgroup_memory says. 0 to 100. Absent when they cannot be read, and on a workload without a limit.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3115,7 +3115,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["proc.cpu.threads"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Threads of the workload's process (field 20 of /proc/PID/stat). Absent when the process is gone.", mi.Description())
+					assert.Equal(t, "Threads of the workload: field 20 of /proc/PID/stat, summed over the process and its live descendants (the process alone with track_process_tree: false). Processes that ended and were not waited for yet have none. Absent when the process is gone.", mi.Description())
 					assert.Equal(t, "{thread}", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3127,7 +3127,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["proc.memory.availableMB"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Memory of the machine that is still available, in MiB: MemAvailable of /proc/meminfo (or its substitute, see memory_percent) / 2^20. Not a value of a process, in spite of its name, which is W&B's. Absent when meminfo cannot be read.", mi.Description())
+					assert.Equal(t, "On the machine's resource: memory of the machine that is still available, in MiB, MemAvailable of /proc/meminfo (or its substitute, see memory_percent) / 2^20. On the resource of a workload under a memory limit: what is left to it, the least of limit - used over its control group and the ancestors with a limit, not more than the machine has left. Not what a process uses, in spite of its name, which is W&B's. Absent when it cannot be read, and on a workload without a limit.", mi.Description())
 					assert.Equal(t, "MiBy", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3139,7 +3139,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["proc.memory.percent"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Resident memory of the workload's process in percent of the machine's memory: 100 x rss / MemTotal. 0 to 100. Absent when the process is gone and when the machine's memory cannot be read.", mi.Description())
+					assert.Equal(t, "Resident memory of the workload (see proc.memory.rssMB) in percent of what it may use: 100 x rss / the memory limit that binds its control group, else / MemTotal. May be above 100 for a tree whose processes share memory. Absent when the process is gone and when the machine's memory cannot be read.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3163,7 +3163,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["proc.memory.rssMB"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Resident memory of the workload's process in MiB: field 2 of /proc/PID/statm x page size / 2^20. The kernel batches this count per CPU, so it may lag by some MiB on machines with many cores. Shared pages are in it. Absent when the process is gone.", mi.Description())
+					assert.Equal(t, "Resident memory of the workload in MiB: field 2 of /proc/PID/statm x page size / 2^20, summed over the process and its live descendants (the process alone with track_process_tree: false). Pages that processes share count in each of them: ten forked workers of a parent of 1 GiB show some 11 GiB; proc.memory.pssMB counts them once. The kernel batches this count per CPU, so it may lag by some MiB on machines with many cores. Absent when the process is gone.", mi.Description())
 					assert.Equal(t, "MiBy", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())

@@ -239,7 +239,7 @@ func (c *Config) familyDefaults(factory scrapers.Factory) scrapers.Config {
 // Validate checks what concerns the receiver as a whole. confmap calls the
 // Validate of every section below by itself.
 func (c *Config) Validate() error {
-	errs := []error{validateRootPath(c.RootPath)}
+	errs := []error{validateRootPath(c.RootPath), c.validatePid()}
 	if c.DetectionInterval <= 0 {
 		errs = append(errs, fmt.Errorf("detection_interval: %s: must be above 0", c.DetectionInterval))
 	}
@@ -336,6 +336,37 @@ func validateRootPath(path string) error {
 		return fmt.Errorf("root_path: %q: is not a directory", path)
 	}
 	return nil
+}
+
+// validatePid refuses a process that is not there. One that ends later is a matter
+// of the scrapes, and so is all that cannot be told here: a /proc that is missing
+// or does not answer, and processes that are hidden from us, of which pid 1 is one
+// where hidepid is in force.
+func (c *Config) validatePid() error {
+	target, err := c.Workloads.target()
+	if err != nil || target.Pid == 0 {
+		return nil // workloads reports what is wrong with it
+	}
+	proc := filepath.Join("/", c.RootPath, "proc")
+	ctx, cancel := context.WithTimeout(context.Background(), statTimeout)
+	defer cancel()
+	missing, err := guard.Call(ctx, new(guard.Slot), func(context.Context) (bool, error) {
+		if !isThere(filepath.Join(proc, "1")) {
+			return false, nil
+		}
+		_, err := os.Stat(filepath.Join(proc, strconv.Itoa(target.Pid)))
+		return errors.Is(err, fs.ErrNotExist), nil
+	})
+	if err != nil || !missing {
+		return nil
+	}
+	return fmt.Errorf("workloads: pid: there is no process %d below %s; name one that runs, by its pid there, or %q for the collector itself",
+		target.Pid, proc, selfPid)
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // validateIdentity keeps what tells one resource from another: exporters merge

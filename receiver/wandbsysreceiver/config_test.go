@@ -5,6 +5,7 @@ package wandbsysreceiver
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -40,6 +42,7 @@ func TestDefaultConfig(t *testing.T) {
 		MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		Naming:               naming.Template,
 		DetectionInterval:    5 * time.Minute,
+		Workloads:            WorkloadsConfig{TrackProcessTree: true},
 	}, cfg)
 }
 
@@ -85,7 +88,9 @@ func hostSection(interval, delay, timeout time.Duration) map[string]scrapers.Con
 			Timing:    scrapers.Timing{CollectionInterval: interval, InitialDelay: delay, Timeout: timeout},
 			MaxSeries: scrapers.DefaultMaxSeries,
 		},
-		DiskPaths: []string{"/"},
+		DiskPaths:      []string{"/"},
+		CPUDenominator: "available",
+		CgroupMemory:   cgroup.WorkingSet,
 	}}
 }
 
@@ -100,10 +105,11 @@ func TestConfigAccepted(t *testing.T) {
 			c.delaySet = map[string]bool{"": true, "host": false}
 			c.Naming, c.Label, c.HostName = naming.SDK, "node-a", "trainer-7"
 			c.DetectionInterval = time.Minute
-			c.Workloads.Pid = "self"
+			c.Workloads = WorkloadsConfig{Pid: "self"}
 			c.Scrapers = hostSection(30*time.Second, time.Second, 20*time.Second)
 			section := c.Scrapers["host"].(*host.Config)
 			section.DiskPaths, section.CommonConfig.MaxSeries = []string{"/", "/data"}, 500
+			section.CPUDenominator, section.CgroupMemory = "physical", cgroup.Anon
 			section.Network = host.NetworkConfig{Include: []string{`eth\d+`}, Exclude: []string{"eth9"}}
 		},
 		"family_null": func(c *Config) {
@@ -147,11 +153,13 @@ func TestConfigAccepted(t *testing.T) {
 		"naming_tag": func(c *Config) { c.Naming = naming.Tag },
 		"pid_zero":   func(c *Config) { c.Workloads.Pid = 0 },
 		"pid_null":   nil,
-		"pid_number": func(c *Config) { c.Workloads.Pid = 4711 },
+		"pid_number": func(c *Config) { c.Workloads.Pid = 1 },
 		"pid_number_in_quotes": func(c *Config) {
-			c.Workloads.Pid = "4711"
+			c.Workloads.Pid = "1"
 		},
 		"pid_self": func(c *Config) { c.Workloads.Pid = "self" },
+		"tree_off": func(c *Config) { c.Workloads = WorkloadsConfig{Pid: "self"} },
+		"tree_on":  func(c *Config) { c.Workloads.Pid = "self" },
 		"disk_none": func(c *Config) {
 			c.Scrapers, c.delaySet = hostSection(15*time.Second, time.Second, 10*time.Second), map[string]bool{"": false, "host": false}
 			c.Scrapers["host"].(*host.Config).DiskPaths = []string{}
@@ -193,7 +201,10 @@ func TestConfigRefusedWhenDecoding(t *testing.T) {
 		"wrong_workloads":             "'' " + decoding + "'workloads' expected a map or struct, got \"slice\"",
 		"unknown_metric":              "'' " + decoding + "'metrics' has invalid keys: gpu.temprature",
 		"discover":                    "'' " + decoding + "'workloads' has invalid keys: discover",
-		"track_process_tree":          "'' " + decoding + "'workloads' has invalid keys: track_process_tree",
+		"tree_word":                   "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'string'",
+		"tree_number":                 "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'int'",
+		"denominator_number":          "'' scrapers::host: " + decoding + "'cpu_denominator' expected type 'host.cpuDenominator', got unconvertible type 'int'",
+		"cgroup_memory_list":          "'' scrapers::host: " + decoding + "'cgroup_memory' expected type 'cgroup.MemoryUse', got unconvertible type '[]interface {}'",
 		"decode_errors": "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 			"'wandbsysreceiver.Config' has invalid keys: colection_interval\n" +
 			"scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path\n" +
@@ -240,6 +251,10 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 		"pid_word":              "workloads: pid: me" + noPid,
 		"pid_bool":              "workloads: pid: true" + noPid,
 		"pid_list":              "workloads: pid: [1 2]" + noPid,
+		"pid_gone":              `workloads: pid: there is no process 999999999 below /proc; name one that runs, by its pid there, or "self" for the collector itself`,
+		"denominator_unknown":   `scrapers::host::cpu_denominator: unknown value "cores"; use available, logical or physical`,
+		"denominator_empty":     `scrapers::host::cpu_denominator: unknown value ""; use available, logical or physical`,
+		"cgroup_memory_unknown": `scrapers::host::cgroup_memory: unknown value "rss"; use working_set, usage or anon`,
 		"max_series_zero":       "scrapers::host::max_series: 0: must be above 0",
 		"max_series_negative":   "scrapers::host::max_series: -5: must be above 0",
 		"disk_relative":         `scrapers::host: disk_paths: "data": must be absolute`,
@@ -270,11 +285,13 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 func TestTarget(t *testing.T) {
 	for name, want := range map[string]scrapers.Target{
 		"empty":                {},
-		"pid_zero":             {},
+		"pid_zero":             {Tree: true},
 		"pid_null":             {},
-		"pid_number":           {Pid: 4711},
-		"pid_number_in_quotes": {Pid: 4711},
-		"pid_self":             {Self: true},
+		"pid_number":           {Pid: 1, Tree: true},
+		"pid_number_in_quotes": {Pid: 1, Tree: true},
+		"pid_self":             {Self: true, Tree: true},
+		"tree_on":              {Self: true, Tree: true},
+		"tree_off":             {Self: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := decode(t, section(t, name))
@@ -341,7 +358,7 @@ func (envProvider) Shutdown(context.Context) error { return nil }
 func TestValuesFromTheEnvironment(t *testing.T) {
 	provider := envProvider{
 		"CONFIG":   "{extended: '${env:EXTENDED}', label: '${env:LABEL}', workloads: {pid: '${env:PID}'}, scrapers: '${env:SCRAPERS}'}",
-		"EXTENDED": "true", "LABEL": "0123", "PID": "4711", "SCRAPERS": "{host: {max_series: 9}}",
+		"EXTENDED": "true", "LABEL": "0123", "PID": "1", "SCRAPERS": "{host: {max_series: 9}}",
 	}
 	resolver, err := confmap.NewResolver(confmap.ResolverSettings{
 		URIs:              []string{"env:CONFIG"},
@@ -356,7 +373,7 @@ func TestValuesFromTheEnvironment(t *testing.T) {
 	assert.Equal(t, "0123", cfg.Label)
 	target, err := cfg.Workloads.target()
 	require.NoError(t, err)
-	assert.Equal(t, scrapers.Target{Pid: 4711}, target)
+	assert.Equal(t, scrapers.Target{Pid: 1, Tree: true}, target)
 	require.Contains(t, cfg.Scrapers, "host")
 	assert.Equal(t, 9, cfg.Scrapers["host"].Common().MaxSeries)
 }
@@ -400,4 +417,39 @@ func TestMarshalledConfigReadsTheSame(t *testing.T) {
 func TestRootPathThatIsThere(t *testing.T) {
 	dir := t.TempDir()
 	assert.Equal(t, dir, decode(t, confmap.NewFromStringMap(map[string]any{"root_path": dir})).RootPath)
+}
+
+// A process that is not there is told from one that cannot be seen.
+func TestPidBelowTheRootPath(t *testing.T) {
+	const pid = 4711
+	refused := func(root string) string {
+		return "workloads: pid: there is no process 4711 below " + filepath.Join(root, "proc") +
+			"; name one that runs, by its pid there, or \"self\" for the collector itself"
+	}
+	for name, tt := range map[string]struct {
+		folders []string
+		want    func(root string) string
+	}{
+		"it runs":                                {folders: []string{"proc/1", "proc/4711"}},
+		"it does not run":                        {folders: []string{"proc/1", "proc/4712"}, want: refused},
+		"processes are hidden, pid 1 among them": {folders: []string{"proc/4712"}},
+		"there is no /proc":                      {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, folder := range tt.folders {
+				require.NoError(t, os.MkdirAll(filepath.Join(root, folder), 0o755))
+			}
+			cfg := createDefaultConfig().(*Config)
+			cfg.RootPath, cfg.Workloads.Pid = root, pid
+			err := confmap.Validate(cfg)
+			if tt.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, tt.want(root))
+			cfg.Workloads.Pid = "self"
+			require.NoError(t, confmap.Validate(cfg), "self is never refused")
+		})
+	}
 }

@@ -61,52 +61,181 @@ func TestValidateAcceptsOneLine(t *testing.T) {
 	assert.Empty(t, stdout+stderr)
 }
 
-func TestValidateRefuses(t *testing.T) {
-	const decoding = `Error: failed to get config: cannot unmarshal the configuration: decoding failed due to the following error(s):
+// refusal is a section of the receiver and what validate says of it.
+type refusal struct{ section, want string }
 
-'receivers' error reading configuration for "wandbsys": decoding failed due to the following error(s):
+// check runs validate. The error is compared to the letter.
+func (r refusal) check(t *testing.T) {
+	t.Helper()
+	stdout, stderr, code := run(t, nil, "validate", "--config=yaml:"+oneLine, "--config=yaml:receivers::wandbsys: {"+r.section+"}")
+	assert.Equal(t, 1, code)
+	assert.Equal(t, r.want, strings.TrimSpace(stderr))
+	assert.Empty(t, stdout)
+}
 
-`
-	for name, tt := range map[string]struct{ section, want string }{
+// What cannot be read is refused before anything is checked.
+func TestValidateRefusesWhatItCannotRead(t *testing.T) {
+	const (
+		following = "decoding failed due to the following error(s):\n\n"
+		decoding  = "Error: failed to get config: cannot unmarshal the configuration: " + following +
+			`'receivers' error reading configuration for "wandbsys": ` + following + "'' "
+	)
+	for name, tt := range map[string]refusal{
 		"an unknown family": {
-			"scrapers: {hots: }",
-			decoding + "'' scrapers::hots: unknown family; the families are host",
+			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are host",
 		},
 		"a family that does not exist yet, among good ones": {
-			"scrapers: {host: , nvidia: }",
-			decoding + "'' scrapers::nvidia: unknown family; the families are host",
+			"scrapers: {host: , nvidia: }", "scrapers::nvidia: unknown family; the families are host",
 		},
 		"every family off": {
-			"scrapers: {}",
-			decoding + "'' scrapers: {} turns every family off; leave the key out to have all, or name some of host",
+			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of host",
+		},
+		"a list of families": {
+			"scrapers: [host]",
+			"scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:[host] kind:slice",
+		},
+		"a word for families": {
+			"scrapers: host",
+			"scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:host kind:string",
+		},
+		"a family that is true": {
+			"scrapers: {host: true}",
+			"scrapers::host: must be a map of settings: unexpected sub-config value kind for key:host value:true kind:bool",
 		},
 		"an unknown key": {
-			"lable: x",
-			decoding + "'' decoding failed due to the following error(s):\n\n'wandbsysreceiver.Config' has invalid keys: lable",
+			"lable: x", following + "'wandbsysreceiver.Config' has invalid keys: lable",
 		},
-		"a naming that is not there yet": {
-			"naming: semconv",
-			"Error: receivers::wandbsys::naming: semconv is not available yet; use template, tag or sdk",
+		"an unknown key of a family": {
+			"scrapers: {host: {disk_path: [/]}}", "scrapers::host: " + following + "'host.Config' has invalid keys: disk_path",
 		},
-		"a naming that never will be": {
-			"naming: prometheus",
-			`Error: receivers::wandbsys::naming: unknown value "prometheus"; use template, tag or sdk`,
+		"an unknown key of workloads": {
+			"workloads: {pid: self, tree: true}", following + "'workloads' has invalid keys: tree",
 		},
-		"a relative root path": {
-			"root_path: hostfs",
-			`Error: receivers::wandbsys: root_path: "hostfs": must be absolute`,
+		"a key of workloads that does not exist yet": {
+			"workloads: {discover: [slurm]}", following + "'workloads' has invalid keys: discover",
+		},
+		"an unknown metric": {
+			"metrics: {gpu.temprature: {enabled: true}}", following + "'metrics' has invalid keys: gpu.temprature",
+		},
+		"an interval without a unit, in quotes": {
+			`collection_interval: "10"`, following + "'collection_interval' time: missing unit in duration",
+		},
+		"an interval that is none": {
+			"collection_interval: soon", following + "'collection_interval' time: invalid duration",
+		},
+		"a list of workloads": {
+			"workloads: [self]", following + `'workloads' expected a map or struct, got "slice"`,
+		},
+		"a tree that is a word": {
+			"workloads: {pid: self, track_process_tree: deep}",
+			following + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'string'",
+		},
+		"a number that is a word": {
+			"scrapers: {host: {max_series: many}}",
+			"scrapers::host: " + following + "'max_series' expected type 'int', got unconvertible type 'string'",
 		},
 		"several mistakes, all at once": {
-			"timeout: 1m, detection_interval: 0s",
-			"Error: receivers::wandbsys: detection_interval: 0s: must be above 0\n" +
-				"timeout: 1m0s: must not be longer than collection_interval (15s)",
+			"lable: x, extended: maybe, scrapers: {hots: , host: {disk_path: [/]}}",
+			following + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
+				"'wandbsysreceiver.Config' has invalid keys: lable\n" +
+				"scrapers::host: " + following + "'host.Config' has invalid keys: disk_path\n" +
+				"scrapers::hots: unknown family; the families are host",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, stderr, code := run(t, nil, "validate", "--config=yaml:"+oneLine, "--config=yaml:receivers::wandbsys: {"+tt.section+"}")
-			assert.Equal(t, 1, code)
-			assert.Equal(t, tt.want, strings.TrimSpace(stderr))
-		})
+		t.Run(name, refusal{tt.section, decoding + tt.want}.check)
+	}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	const (
+		receiver = "Error: receivers::wandbsys: "
+		below    = "Error: receivers::wandbsys::"
+		noPid    = `: must be a process id, or "self" for the collector itself`
+	)
+	for name, tt := range map[string]refusal{
+		"a naming that is not there yet": {
+			"naming: semconv", below + "naming: semconv is not available yet; use template, tag or sdk",
+		},
+		"a naming that never will be": {
+			"naming: prometheus", below + `naming: unknown value "prometheus"; use template, tag or sdk`,
+		},
+		"a negative interval": {"collection_interval: -5s", receiver + "collection_interval: -5s: must be 100ms at least"},
+		"an interval of zero": {"collection_interval: 0s", receiver + "collection_interval: 0s: must be 100ms at least"},
+		"an interval too short": {
+			"scrapers: {host: {collection_interval: 1ms}}", receiver + "scrapers::host: collection_interval: 1ms: must be 100ms at least",
+		},
+		// A bare number is nanoseconds to the decoder.
+		"an interval without a unit": {"collection_interval: 10", receiver + "collection_interval: 10ns: must be 100ms at least"},
+		"a timeout longer than the interval": {
+			"collection_interval: 5s, timeout: 6s", receiver + "timeout: 6s: must not be longer than collection_interval (5s)",
+		},
+		"a timeout of zero": {
+			"timeout: 0s", receiver + "timeout: 0s: must be above 0, since a source may never answer",
+		},
+		"a family's timeout of zero": {
+			"scrapers: {host: {timeout: 0s}}", receiver + "scrapers::host: timeout: 0s: must be above 0, since a source may never answer",
+		},
+		"a negative delay": {"initial_delay: -1s", receiver + "initial_delay: -1s: must not be negative"},
+		"no detection":     {"detection_interval: 0s", receiver + "detection_interval: 0s: must be above 0"},
+		"a relative root path": {
+			"root_path: hostfs", receiver + `root_path: "hostfs": must be absolute`,
+		},
+		"a root path that is not there": {
+			"root_path: /no/such/folder",
+			receiver + "root_path: stat /no/such/folder: no such file or directory; mount the machine's / there",
+		},
+		"a root path that is no folder": {
+			"root_path: /dev/null", receiver + `root_path: "/dev/null": is not a directory`,
+		},
+		"a label of two lines": {`label: "a\nb"`, receiver + `label: "a\nb": must be one line`},
+		"a pid that is not there": {
+			"workloads: {pid: 999999999}",
+			receiver + `workloads: pid: there is no process 999999999 below /proc; name one that runs, by its pid there, or "self" for the collector itself`,
+		},
+		"a negative pid":       {"workloads: {pid: -1}", below + "workloads: pid: -1" + noPid},
+		"a pid that is a word": {"workloads: {pid: me}", below + "workloads: pid: me" + noPid},
+		"a pid with a point":   {"workloads: {pid: 1.5}", below + "workloads: pid: 1.5" + noPid},
+		"a number and self":    {"workloads: {pid: [1, self]}", below + "workloads: pid: [1 self]" + noPid},
+		"a relative disk path": {
+			"scrapers: {host: {disk_paths: [data]}}", below + `scrapers::host: disk_paths: "data": must be absolute`,
+		},
+		"a disk path listed twice": {
+			"scrapers: {host: {disk_paths: [/, /data, /data]}}", below + `scrapers::host: disk_paths: "/data": is listed twice`,
+		},
+		"an empty disk path": {
+			`scrapers: {host: {disk_paths: [""]}}`, below + `scrapers::host: disk_paths: "": must be absolute`,
+		},
+		"an expression for interfaces that is none": {
+			`scrapers: {host: {network: {include: ["eth("]}}}`,
+			below + "scrapers::host::network: include: \"eth(\": error parsing regexp: missing closing ): `eth(`",
+		},
+		"a shell's pattern for interfaces": {
+			`scrapers: {host: {network: {exclude: ["*"]}}}`,
+			below + "scrapers::host::network: exclude: \"*\": error parsing regexp: missing argument to repetition operator: `*`",
+		},
+		"no series": {"scrapers: {host: {max_series: 0}}", receiver + "scrapers::host::max_series: 0: must be above 0"},
+		"an unknown denominator": {
+			"scrapers: {host: {cpu_denominator: cores}}",
+			below + `scrapers::host::cpu_denominator: unknown value "cores"; use available, logical or physical`,
+		},
+		"an unknown kind of memory": {
+			"scrapers: {host: {cgroup_memory: rss}}",
+			below + `scrapers::host::cgroup_memory: unknown value "rss"; use working_set, usage or anon`,
+		},
+		"resources that cannot be told apart": {
+			"resource_attributes: {service.instance.id: {enabled: false}}",
+			receiver + "resource_attributes::service.instance.id: cannot be switched off, since exporters would merge the resources",
+		},
+		"several mistakes, all at once": {
+			"timeout: 1m, detection_interval: 0s, workloads: {pid: 999999999}, scrapers: {host: {cpu_denominator: cores, disk_paths: [data]}}",
+			receiver + `workloads: pid: there is no process 999999999 below /proc; name one that runs, by its pid there, or "self" for the collector itself` + "\n" +
+				"detection_interval: 0s: must be above 0\n" +
+				"timeout: 1m0s: must not be longer than collection_interval (15s)\n" +
+				below[len("Error: "):] + "scrapers::host: disk_paths: \"data\": must be absolute\n" +
+				below[len("Error: "):] + `scrapers::host::cpu_denominator: unknown value "cores"; use available, logical or physical`,
+		},
+	} {
+		t.Run(name, tt.check)
 	}
 }
 

@@ -27,6 +27,19 @@ const (
 // runHelper is the main function of a helper. It ends with its standard input,
 // that is with the test at the latest.
 func runHelper(role string) {
+	enterGroups()
+	if run, ok := treeRoles[role]; ok {
+		run()
+		return
+	}
+	if prepare, ok := collectorRoles[role]; ok {
+		becomeCollector(prepare)
+		return
+	}
+	if ms, ok := strings.CutPrefix(role, workPrefix); ok {
+		work(ms)
+		return
+	}
 	memory := make([]byte, helperMemory)
 	_, _ = rand.Read(memory)
 	if role == "burn" {
@@ -45,16 +58,23 @@ func burn() {
 }
 
 // startHelper runs the test binary as a helper: "idle" or "burn".
-func startHelper(t *testing.T, role string) *process {
+func startHelper(t *testing.T, role string, env ...string) *process {
+	t.Helper()
+	p, _ := startHelperWithInput(t, role, env...)
+	return p
+}
+
+// startHelperWithInput also returns the helper's standard input.
+func startHelperWithInput(t *testing.T, role string, env ...string) (*process, io.Writer) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = append(cleanEnv(), helperKey+"="+role)
+	cmd.Env = append(append(cleanEnv(), helperKey+"="+role), env...)
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	p := startProcess(t, cmd)
 	t.Cleanup(func() { _ = stdin.Close() })
 	p.waitFor("the helper is ready", func() bool { return strings.Contains(p.stdout.String(), "ready") })
-	return p
+	return p, stdin
 }

@@ -77,17 +77,12 @@ func TestAProcessThatEndsIsLoggedOnce(t *testing.T) {
 	assert.Len(t, s.points().named("proc.memory.rssMB"), last, "no stale repeats")
 }
 
-func TestAProcessThatNeverWasIsLoggedOnce(t *testing.T) {
+// A process that ended before the start is a mistake of the configuration.
+func TestAProcessThatNeverWasIsRefused(t *testing.T) {
 	target := startHelper(t, "idle")
 	target.kill()
-	s := startSink(t, nil)
-	p := startCollector(t, settings{
-		receivers: fmt.Sprintf("wandbsys: {collection_interval: 200ms, initial_delay: 0s, workloads: {pid: %d}}", target.pid()),
-		exporters: s.exporter(),
-	})
-	p.waitFor("many scrapes", func() bool { return len(s.points().named("memory_percent")) >= many })
-	warnings := hostLines(p, "warn")
-	require.Len(t, warnings, 1)
-	assert.Equal(t, fmt.Sprintf("there is no process %d below /proc", target.pid()), warnings[0].What)
-	assert.Empty(t, hostLines(p, "error"))
+	section := fmt.Sprintf("receivers::wandbsys::workloads::pid: %d", target.pid())
+	_, stderr, code := run(t, nil, "--config=yaml:"+oneLine, "--config=yaml:"+section)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, fmt.Sprintf("workloads: pid: there is no process %d below /proc; name one that runs", target.pid()))
 }

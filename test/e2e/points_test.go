@@ -104,6 +104,16 @@ func (ps points) from(host any) points {
 	return ps.filter(func(p point) bool { return p.resource["host.name"] == host })
 }
 
+// ofMachine keeps points of no process.
+func (ps points) ofMachine() points {
+	return ps.filter(func(p point) bool { return p.resource["process.pid"] == nil })
+}
+
+// ofProcess keeps points of processes.
+func (ps points) ofProcess() points {
+	return ps.filter(func(p point) bool { return p.resource["process.pid"] != nil })
+}
+
 // names lists the metrics, sorted.
 func (ps points) names() []string {
 	var names []string

@@ -67,7 +67,10 @@ func startProcess(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
 	require.NoError(t, cmd.Start())
 	p.started = time.Now()
 	go func() {
@@ -145,6 +148,16 @@ func (p *process) waitFor(what string, condition func() bool) {
 	deadline := time.Now().Add(patience)
 	for !condition() {
 		require.True(p.t, p.alive(), "the process ended (%v) before: %s", p.err, what)
+		require.True(p.t, time.Now().Before(deadline), "waited %s in vain for: %s", patience, what)
+		time.Sleep(pollInterval)
+	}
+}
+
+// waitForOrEnd waits for a condition, or for the end of the process.
+func (p *process) waitForOrEnd(what string, condition func() bool) {
+	p.t.Helper()
+	deadline := time.Now().Add(patience)
+	for p.alive() && !condition() {
 		require.True(p.t, time.Now().Before(deadline), "waited %s in vain for: %s", patience, what)
 		time.Sleep(pollInterval)
 	}

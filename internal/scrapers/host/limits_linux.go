@@ -9,6 +9,7 @@ import (
 	"github.com/shirou/gopsutil/v4/cpu"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 )
 
@@ -19,11 +20,17 @@ type limitsReading struct {
 	quota float64
 }
 
-// physicalCPUs asks gopsutil once; 0 is unknown.
-func (s *linuxSource) physicalCPUs() int {
-	if s.physical == 0 {
-		ctx := identity.GopsutilContext(context.Background(), s.rootPath)
-		s.physical, _ = cpu.CountsWithContext(ctx, false)
+// askPhysical asks for the physical CPUs, once, where `cpu` is a percentage of
+// them. The files can hang as any (LXCFS).
+func (s *linuxSource) askPhysical(b *guard.Batch) *guard.Pending[*int] {
+	if !s.hasTarget || s.denominator != denominatorPhysical || s.physical != 0 {
+		return nil
 	}
-	return s.physical
+	return guard.Add(b, &s.physicalSlot, func(ctx context.Context) (*int, error) {
+		n, err := cpu.CountsWithContext(identity.GopsutilContext(ctx, s.rootPath), false)
+		if err != nil || n <= 0 {
+			n = -1
+		}
+		return &n, nil
+	})
 }

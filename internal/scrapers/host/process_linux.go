@@ -258,10 +258,10 @@ func (s *linuxSource) capacity(p *processReading, online int) float64 {
 	case denominatorLogical:
 		return float64(online)
 	case denominatorPhysical:
-		if n := s.physicalCPUs(); n > 0 {
-			return float64(n)
+		if s.physical < 0 {
+			return float64(online)
 		}
-		return float64(online)
+		return float64(s.physical)
 	}
 	if online == 0 {
 		return 0 // affinity names CPUs that are not online too: alone it says nothing

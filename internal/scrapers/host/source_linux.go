@@ -44,7 +44,10 @@ type linuxSource struct {
 
 	rootPath    string
 	denominator cpuDenominator
-	physical    int // physical CPUs, once asked for
+	// physical is the number of physical CPUs: 0 before it was told, below 0 when
+	// the machine does not say.
+	physical     int
+	physicalSlot guard.Slot
 }
 
 // environment is what tests replace.
@@ -113,6 +116,7 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 		s.process.wantPSS = w.pss
 		process = guard.Add(b, &s.process.slot, s.process.read)
 	}
+	physical := s.askPhysical(b)
 	filesystems := s.askFilesystems(b)
 	b.Run()
 
@@ -122,6 +126,9 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	s.addDisks(r, collect(r, disks, "diskstats"))
 	r.network = collect(r, network, "net/dev")
 	online := s.addCPUs(r, w, collect(r, cpus, "stat"))
+	if n := collect(r, physical, "cpuinfo"); n != nil {
+		s.physical = *n
+	}
 	s.addProcess(r, online, collect(r, process, "process"))
 	s.checkAbsent(r)
 	return r
