@@ -128,41 +128,43 @@ func ParseResident(b []byte) (uint64, error) {
 	return pages, nil
 }
 
+// findLine returns the first line that begins with key, its number, and what
+// follows the key; found is false when there is none.
+func findLine(b []byte, key string) (line, value []byte, number int, found bool) {
+	for number = 1; len(b) > 0; number++ {
+		line, b = nextLine(b)
+		if value, found = bytes.CutPrefix(line, []byte(key)); found {
+			return line, value, number, true
+		}
+	}
+	return nil, nil, 0, false
+}
+
 // ParsePSS reads the line Pss of /proc/PID/smaps_rollup, in bytes.
 func ParsePSS(b []byte) (uint64, error) {
-	for number := 1; len(b) > 0; number++ {
-		var line []byte
-		line, b = nextLine(b)
-		value, found := bytes.CutPrefix(line, []byte("Pss:"))
-		if !found {
-			continue
-		}
-		kib, _, ok := uintField(value)
-		if !ok || kib > math.MaxUint64>>14 {
-			return 0, badLine("smaps_rollup", number, line)
-		}
-		return kib << 10, nil
+	line, value, number, found := findLine(b, "Pss:")
+	if !found {
+		return 0, ErrEnded // a process without memory left
 	}
-	return 0, ErrEnded // a process without memory left
+	kib, _, ok := uintField(value)
+	if !ok || kib > math.MaxUint64>>14 {
+		return 0, badLine("smaps_rollup", number, line)
+	}
+	return kib << 10, nil
 }
 
 // ParseCPUsAllowed returns how many CPUs the line Cpus_allowed_list of
 // /proc/PID/status names, or ErrNoCPUs.
 func ParseCPUsAllowed(b []byte) (int, error) {
-	for number := 1; len(b) > 0; number++ {
-		var line []byte
-		line, b = nextLine(b)
-		list, found := bytes.CutPrefix(line, []byte("Cpus_allowed_list:"))
-		if !found {
-			continue
-		}
-		n, ok := countList(bytes.TrimSpace(list))
-		if !ok {
-			return 0, badLine("status", number, line)
-		}
-		return n, nil
+	line, list, number, found := findLine(b, "Cpus_allowed_list:")
+	if !found {
+		return 0, ErrNoCPUs
 	}
-	return 0, ErrNoCPUs
+	n, ok := countList(bytes.TrimSpace(list))
+	if !ok {
+		return 0, badLine("status", number, line)
+	}
+	return n, nil
 }
 
 // countList counts the members of a list such as "0-3,64-67".
