@@ -256,12 +256,14 @@ func (s *Snapshots) isThere(pid int) bool {
 
 // dropEnded drops the processes that ended after they were read and before
 // their parents were, which happens where pids have started over: such a
-// parent may have got their time already, and it must not be there twice. Nor
-// may children of theirs be there that ended as well.
+// parent, or the one it left its own time to, may have got their time already,
+// and it must not be there twice. Nor may children of theirs be there that
+// ended as well.
 func (s *Snapshot) dropEnded(isThere func(pid int) bool) {
 	var doubtful []int
 	for i := range s.Processes {
-		if parent, ok := s.byPid[s.Processes[i].Parent]; ok && parent > i {
+		parent, ok := s.byPid[s.Processes[i].Parent]
+		if parent > i || (!ok && s.Processes[i].Parent > 0) {
 			doubtful = append(doubtful, i)
 		}
 	}
