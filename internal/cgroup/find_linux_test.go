@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -203,7 +204,7 @@ func TestPlacesAreRememberedAndChecked(t *testing.T) {
 func TestWhatIsRememberedIsBounded(t *testing.T) {
 	f := finder{found: map[string]string{}}
 	for i := range 3 * maxFound {
-		f.keep(fmt.Sprint(i), "/x")
+		f.keep(strconv.Itoa(i), "/x")
 		require.LessOrEqual(t, len(f.found), maxFound+1)
 	}
 }

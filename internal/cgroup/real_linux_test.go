@@ -102,31 +102,31 @@ func realGroups(t *testing.T) realFiles {
 // on the inner, and a CPU quota that changes.
 func TestARealGroup(t *testing.T) {
 	const mib = 1 << 20
-	real := realGroups(t)
+	names := realGroups(t)
 	name := fmt.Sprintf("wandbsys-test-%d", os.Getpid())
-	outer := filepath.Join(real.memory, name)
+	outer := filepath.Join(names.memory, name)
 	makeGroup(t, outer)
-	if real.sameHierarchy {
+	if names.sameHierarchy {
 		set(t, outer+"/cgroup.subtree_control", "+memory +cpu")
 	}
 	inner := outer + "/inner"
 	makeGroup(t, inner)
 	cpu := inner
-	if !real.sameHierarchy {
-		cpu = filepath.Join(real.cpu, name)
+	if !names.sameHierarchy {
+		cpu = filepath.Join(names.cpu, name)
 		makeGroup(t, cpu)
 	}
-	set(t, outer+"/"+real.limit, strconv.Itoa(200*mib))
-	set(t, inner+"/"+real.limit, strconv.Itoa(300*mib))
-	real.setCPUs(t, cpu, 150)
+	set(t, outer+"/"+names.limit, strconv.Itoa(200*mib))
+	set(t, inner+"/"+names.limit, strconv.Itoa(300*mib))
+	names.setCPUs(t, cpu, 150)
 
 	pid := waiting(t)
 	r := NewReader("/", WorkingSet)
 	before, err := r.Limits(pid)
 	require.NoError(t, err)
-	set(t, inner+"/"+real.tasks, strconv.Itoa(pid))
+	set(t, inner+"/"+names.tasks, strconv.Itoa(pid))
 	if cpu != inner {
-		set(t, cpu+"/"+real.tasks, strconv.Itoa(pid))
+		set(t, cpu+"/"+names.tasks, strconv.Itoa(pid))
 	}
 
 	l, err := r.Limits(pid)
@@ -140,8 +140,8 @@ func TestARealGroup(t *testing.T) {
 	assert.Less(t, m.Used, m.Limit)
 	assert.Equal(t, m.Limit-m.Used, m.Headroom)
 
-	real.setCPUs(t, cpu, 25)
-	set(t, inner+"/"+real.limit, strconv.Itoa(100*mib))
+	names.setCPUs(t, cpu, 25)
+	set(t, inner+"/"+names.limit, strconv.Itoa(100*mib))
 	l, err = r.Limits(pid)
 	require.NoError(t, err)
 	assert.InDelta(t, 0.25, l.CPUs, 1e-9)

@@ -19,8 +19,10 @@ type simulator struct {
 	rules simRules
 	now   uint64 // ticks since boot
 	procs map[int]*simProcess
-	init  *simProcess
-	root  *simProcess
+	// sorted are their pids.
+	sorted []int
+	init   *simProcess
+	root   *simProcess
 	// lastStart is when a pid was given out last: not twice in a tick.
 	lastStart map[int]uint64
 	// used is what the members of the tree used while they were members. A torn
@@ -79,17 +81,10 @@ func (s *simulator) add(pid int, parent *simProcess) *simProcess {
 		parent.children = append(parent.children, p)
 	}
 	s.procs[pid] = p
+	at, _ := slices.BinarySearch(s.sorted, pid)
+	s.sorted = slices.Insert(s.sorted, at, pid)
 	s.lastStart[pid] = s.now
 	return p
-}
-
-func (s *simulator) pids() []int {
-	pids := make([]int, 0, len(s.procs))
-	for pid := range s.procs {
-		pids = append(pids, pid)
-	}
-	slices.Sort(pids)
-	return pids
 }
 
 func (p *simProcess) inTree(root *simProcess) bool {
@@ -103,9 +98,8 @@ func (p *simProcess) inTree(root *simProcess) bool {
 
 // anyone picks a living process, mostly of the tree.
 func (s *simulator) anyone() *simProcess {
-	pids := s.pids()
 	for {
-		p := s.procs[pids[s.rand.IntN(len(pids))]]
+		p := s.procs[s.sorted[s.rand.IntN(len(s.sorted))]]
 		if !p.Zombie && p != s.init {
 			return p
 		}
@@ -168,6 +162,8 @@ func (s *simulator) wait(p *simProcess) {
 
 func (s *simulator) remove(p *simProcess) {
 	delete(s.procs, p.Pid)
+	at, _ := slices.BinarySearch(s.sorted, p.Pid)
+	s.sorted = slices.Delete(s.sorted, at, at+1)
 	p.parent.children = slices.DeleteFunc(p.parent.children, func(c *simProcess) bool { return c == p })
 }
 

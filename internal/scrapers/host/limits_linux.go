@@ -20,10 +20,9 @@ type limitsReading struct {
 }
 
 // physicalCPUs asks gopsutil once; 0 is unknown.
-func (s *linuxSource) physicalCPUs() int {
+func (s *linuxSource) physicalCPUs(ctx context.Context) int {
 	if s.physical == 0 {
-		ctx := identity.GopsutilContext(context.Background(), s.rootPath)
-		s.physical, _ = cpu.CountsWithContext(ctx, false)
+		s.physical, _ = cpu.CountsWithContext(identity.GopsutilContext(ctx, s.rootPath), false)
 	}
 	return s.physical
 }

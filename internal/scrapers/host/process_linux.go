@@ -233,11 +233,11 @@ func (s *processSource) orGone(err error) error {
 
 // addProcess puts the target into the reading, with the CPUs that it can use
 // and the memory limit that is in force.
-func (s *linuxSource) addProcess(r *reading, online int, p *processReading) {
+func (s *linuxSource) addProcess(ctx context.Context, r *reading, online int, p *processReading) {
 	if p == nil {
 		return
 	}
-	p.capacity = s.capacity(p, online)
+	p.capacity = s.capacity(ctx, p, online)
 	total := uint64(unknownTotal)
 	if r.memory != nil {
 		total = r.memory.total
@@ -254,12 +254,12 @@ const unknownTotal = 1 << 62
 
 // capacity is how many CPUs the target can use: those online that its affinity
 // (and with it its cpuset) names, as far as its quota goes. 0 is unknown.
-func (s *linuxSource) capacity(p *processReading, online int) float64 {
+func (s *linuxSource) capacity(ctx context.Context, p *processReading, online int) float64 {
 	switch s.denominator {
 	case denominatorLogical:
 		return float64(online)
 	case denominatorPhysical:
-		if n := s.physicalCPUs(); n > 0 {
+		if n := s.physicalCPUs(ctx); n > 0 {
 			return float64(n)
 		}
 		return float64(online)

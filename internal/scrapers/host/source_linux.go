@@ -122,7 +122,7 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	s.addDisks(r, collect(r, disks, "diskstats"))
 	r.network = collect(r, network, "net/dev")
 	online := s.addCPUs(r, w, collect(r, cpus, "stat"))
-	s.addProcess(r, online, collect(r, process, "process"))
+	s.addProcess(ctx, r, online, collect(r, process, "process"))
 	s.checkAbsent(r)
 	return r
 }
