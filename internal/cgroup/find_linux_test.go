@@ -64,14 +64,16 @@ func TestMountTables(t *testing.T) {
 		{
 			name: "another's part is not ours, whatever its name begins with",
 			files: []files{
-				process("0::" + docker + "4\n"), {fsV2 + "4/memory.max": "1000\n", fsV2 + "4/memory.current": "1\n"},
+				process("0::" + docker + "4\n"),
+				{fsV2 + "4/memory.max": "1000\n", fsV2 + "4/memory.current": "1\n"},
 				{"proc/self/mountinfo": mountLine(docker, "/sys/fs/cgroup", "cgroup2", "nsdelegate")},
 			},
 		},
 		{
 			name: "blanks in names",
 			files: []files{
-				process("0::/my pod/x\n"), {"mnt/my groups/x/memory.max": "1000\n", "mnt/my groups/x/memory.current": "600\n"},
+				process("0::/my pod/x\n"),
+				{"mnt/my groups/x/memory.max": "1000\n", "mnt/my groups/x/memory.current": "600\n"},
 				{"proc/self/mountinfo": mountLine(`/my\040pod`, `/mnt/my\040groups`, "cgroup2", "nsdelegate")},
 			},
 			want: limited, path: "/x",
@@ -79,7 +81,8 @@ func TestMountTables(t *testing.T) {
 		{
 			name: "only the first process still has the mount",
 			files: []files{
-				process("4:memory:/a\n"), {"cgroups/mem/a/memory.limit_in_bytes": "1000\n", "cgroups/mem/a/memory.usage_in_bytes": "600\n"},
+				process("4:memory:/a\n"),
+				{"cgroups/mem/a/memory.limit_in_bytes": "1000\n", "cgroups/mem/a/memory.usage_in_bytes": "600\n"},
 				{"proc/self/mountinfo": "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n"},
 				{"proc/1/mountinfo": mountLine("/", "/cgroups/mem", "cgroup", "memory")},
 			},
@@ -88,7 +91,8 @@ func TestMountTables(t *testing.T) {
 		{
 			name: "we have no table, the first process has",
 			files: []files{
-				process("0::/a\n"), {"cgroups/a/memory.max": "1000\n", "cgroups/a/memory.current": "600\n"},
+				process("0::/a\n"),
+				{"cgroups/a/memory.max": "1000\n", "cgroups/a/memory.current": "600\n"},
 				{"proc/1/mountinfo": mountLine("/", "/cgroups", "cgroup2", "x")},
 			},
 			want: limited, path: "/a",
@@ -96,7 +100,8 @@ func TestMountTables(t *testing.T) {
 		{
 			name: "controllers of a hierarchy are its options, not its name",
 			files: []files{
-				process("4:hugetlb,memory:/a\n"), {
+				process("4:hugetlb,memory:/a\n"),
+				{
 					"cg/first/a/memory.limit_in_bytes": "1000\n", "cg/first/a/memory.usage_in_bytes": "600\n",
 					"cg/memory/a/memory.limit_in_bytes": "10\n", "cg/memory/a/memory.usage_in_bytes": "6\n",
 				},
@@ -107,7 +112,8 @@ func TestMountTables(t *testing.T) {
 		{
 			name: "mounts of other kinds",
 			files: []files{
-				process("0::/a\n"), {"cg/a/memory.max": "10\n", "cg/a/memory.current": "6\n"},
+				process("0::/a\n"),
+				{"cg/a/memory.max": "10\n", "cg/a/memory.current": "6\n"},
 				{"proc/self/mountinfo": mountLine("/", "/cg", "cgroup", "memory") + mountLine("/", "/cg", "tmpfs", "x") + "garbage\n"},
 			},
 		},

@@ -287,7 +287,7 @@ func grownAlive(before, after *Snapshot) uint64 {
 // Over many machines: never more than was used, never less than the living
 // used themselves, and exact where everybody waits.
 func TestTreeUsageOfSimulatedMachines(t *testing.T) {
-	runs := 200
+	runs := 500
 	if testing.Short() {
 		runs = 50
 	}

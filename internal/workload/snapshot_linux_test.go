@@ -272,7 +272,7 @@ func TestManyAskAndOnePassAnswers(t *testing.T) {
 	for i := range snaps {
 		group.Go(func() {
 			snap, err := s.Recent(t.Context(), time.Hour)
-			if assert.NoError(t, err) { //nolint:testifylint // not in the test's goroutine
+			if assert.NoError(t, err) {
 				assert.Len(t, snap.Tree(120), 1)
 			}
 			snaps[i] = snap
