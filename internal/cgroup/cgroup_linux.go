@@ -151,8 +151,6 @@ type group struct {
 	v1 bool
 	// mount is where the hierarchy is mounted, path the group below it.
 	mount, path string
-	// partial is true when the mount shows a part of the hierarchy only.
-	partial bool
 }
 
 // each calls fn for the group's folder and that of each ancestor, nearest
@@ -200,7 +198,7 @@ func v1Mounts(root, controllers, controller string) []string {
 // our own group, by search.
 func (r *Reader) find(mounts []string, groupPath, controller string) (group, bool) {
 	v1 := controller != ""
-	outside := strings.HasPrefix(groupPath, "/..")
+	outside := isBelow(groupPath, "/..")
 	for _, mount := range mounts {
 		if !outside && isGroup(path.Join(mount, groupPath), v1) {
 			return group{v1: v1, mount: mount, path: path.Clean(groupPath)}, true
@@ -249,22 +247,25 @@ func (r *Reader) inMount(m *procread.Mount, owner, groupPath, controller string)
 	if !holds(m, controller) {
 		return group{}, false
 	}
-	rest, below := strings.CutPrefix(groupPath, string(m.Root))
-	if string(m.Root) == "/" {
-		rest, below = groupPath, true
-	}
-	if !below {
+	root := string(m.Root)
+	if !isBelow(groupPath, root) {
 		return group{}, false
 	}
+	rest := path.Join("/", strings.TrimPrefix(groupPath, root))
 	mount := string(m.MountPoint)
-	if owner != "self" || !strings.HasPrefix(mount, r.root) {
+	if owner != "self" || !isBelow(mount, r.root) {
 		mount = path.Join(r.root, mount)
 	}
-	rest = path.Join("/", rest)
 	if !exists(path.Join(mount, rest)) {
 		return group{}, false
 	}
-	return group{v1: controller != "", mount: mount, path: rest, partial: string(m.Root) != "/"}, true
+	return group{v1: controller != "", mount: mount, path: rest}, true
+}
+
+// isBelow tells whether a path is another one or lies below it.
+func isBelow(name, parent string) bool {
+	rest, ok := strings.CutPrefix(name, parent)
+	return ok && (rest == "" || rest[0] == '/' || parent == "/")
 }
 
 // holds tells whether a mount is the unified hierarchy (no controller) or that
@@ -276,7 +277,7 @@ func holds(m *procread.Mount, controller string) bool {
 	if string(m.FSType) != "cgroup" {
 		return false
 	}
-	for name := range strings.SplitSeq(path.Base(string(m.MountPoint)), ",") {
+	for name := range strings.SplitSeq(string(m.SuperOptions), ",") {
 		if name == controller {
 			return true
 		}

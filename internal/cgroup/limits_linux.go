@@ -48,11 +48,12 @@ func (r *Reader) groups(g group) []Group {
 			limited = append(limited, Group{Limit: limit, Used: used})
 		}
 	})
-	if !g.v1 || !g.partial {
+	if !g.v1 {
 		return limited
 	}
-	// The limit that ancestors set which the mount does not show. What they use
-	// is not known: the topmost group that is shown stands for it.
+	// The limit that ancestors set which are not shown: the mount is a part of
+	// the hierarchy, or a namespace hides them. What they use is not known: the
+	// topmost group that is shown stands for it. At the true root there is none.
 	hidden, ok := readStat(topmost)["hierarchical_memory_limit"]
 	if used, known := r.used(topmost, files); ok && known {
 		limited = append(limited, Group{Limit: hidden, Used: used})

@@ -30,7 +30,7 @@ type finder struct {
 // breadth first.
 func (r *Reader) search(mounts []string, groupPath string, v1 bool) (group, bool) {
 	rest := groupPath
-	for strings.HasPrefix(rest, "/..") {
+	for isBelow(rest, "/..") {
 		rest = rest[len("/.."):]
 	}
 	if rest = path.Join("/", rest); rest == "/" {

@@ -16,6 +16,9 @@ type Mount struct {
 	MountPoint []byte
 	FSType     []byte
 	Source     []byte
+	// SuperOptions are those of the file system, separated by commas: for a
+	// hierarchy of control groups of version 1 its controllers are among them.
+	SuperOptions []byte
 }
 
 var blank = []byte{' '}
@@ -55,9 +58,9 @@ func parseMount(line []byte) (m Mount, ok bool) {
 		return m, false
 	}
 	fsType, tail, _ := bytes.Cut(tail, blank)
-	source, _, _ := bytes.Cut(tail, blank)
+	source, options, _ := bytes.Cut(tail, blank)
 	m.Root, m.MountPoint = unescape(root), unescape(point)
-	m.FSType, m.Source = fsType, unescape(source)
+	m.FSType, m.Source, m.SuperOptions = fsType, unescape(source), options
 	return m, true
 }
 

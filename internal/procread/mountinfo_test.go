@@ -11,8 +11,11 @@ import (
 )
 
 func TestParseMountinfo(t *testing.T) {
+	mountWith := func(options string, major, minor uint64, root, point, fsType, source string) Mount {
+		return Mount{major, minor, []byte(root), []byte(point), []byte(fsType), []byte(source), []byte(options)}
+	}
 	mount := func(major, minor uint64, root, point, fsType, source string) Mount {
-		return Mount{major, minor, []byte(root), []byte(point), []byte(fsType), []byte(source)}
+		return mountWith("rw", major, minor, root, point, fsType, source)
 	}
 	tests := []struct {
 		name    string
@@ -30,7 +33,7 @@ func TestParseMountinfo(t *testing.T) {
 		{
 			name:  "several tags",
 			input: "33 27 0:44 /@home /home rw shared:20 master:3 propagate_from:2 unbindable - btrfs /dev/sdb1 rw,subvol=/@home",
-			want:  []Mount{mount(0, 44, "/@home", "/home", "btrfs", "/dev/sdb1")},
+			want:  []Mount{mountWith("rw,subvol=/@home", 0, 44, "/@home", "/home", "btrfs", "/dev/sdb1")},
 		},
 		{
 			name:  "octal escapes, resolved once",
@@ -50,7 +53,7 @@ func TestParseMountinfo(t *testing.T) {
 		{
 			name:  "carriage returns are part of a name",
 			input: "35 27 8:1 / /mnt/a\rb rw - ext4 /dev/sda1 rw\r\n",
-			want:  []Mount{mount(8, 1, "/", "/mnt/a\rb", "ext4", "/dev/sda1")},
+			want:  []Mount{mountWith("rw\r", 8, 1, "/", "/mnt/a\rb", "ext4", "/dev/sda1")},
 		},
 		{
 			name: "bad lines cost themselves",

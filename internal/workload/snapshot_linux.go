@@ -64,6 +64,9 @@ type Snapshot struct {
 	Boot string
 	// Processes is in no order that matters.
 	Processes []Process
+	// Unread says which process, the first of them, is there and could not be
+	// understood; nil when none.
+	Unread error
 
 	children map[int][]int // pid to indices
 	byPid    map[int]int
@@ -202,6 +205,13 @@ func (s *Snapshots) take() (*Snapshot, error) {
 		if errors.Is(err, errVanished) {
 			return nil
 		}
+		if unread, ok := errors.AsType[*unreadError](err); ok {
+			// One bad process takes no other away.
+			if snap.Unread == nil {
+				snap.Unread = unread
+			}
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -213,6 +223,7 @@ func (s *Snapshots) take() (*Snapshot, error) {
 	}
 	s.names = names
 	snap.index()
+	snap.dropEnded(s.isThere)
 	s.latest = snap
 	return snap, nil
 }
@@ -228,6 +239,55 @@ func (s *Snapshots) readBoot() string {
 // errVanished says that a process ended between being listed and being read,
 // or is hidden from us.
 var errVanished = errors.New("process vanished")
+
+// unreadError says that a process is there and was not understood.
+type unreadError struct {
+	pid int
+	err error
+}
+
+func (e *unreadError) Error() string { return fmt.Sprintf("process %d: %v", e.pid, e.err) }
+
+func (e *unreadError) Unwrap() error { return e.err }
+
+func (s *Snapshots) isThere(pid int) bool {
+	return unix.Access(s.proc+"/"+strconv.Itoa(pid), unix.F_OK) == nil
+}
+
+// dropEnded drops the processes that ended after they were read and before
+// their parents were, which happens where pids have started over: such a
+// parent, or the one it left its own time to, may have got their time already,
+// and it must not be there twice. Nor may children of theirs be there that
+// ended as well.
+func (s *Snapshot) dropEnded(isThere func(pid int) bool) {
+	var doubtful []int
+	for i := range s.Processes {
+		parent, ok := s.byPid[s.Processes[i].Parent]
+		if parent > i || (!ok && s.Processes[i].Parent > 0) {
+			doubtful = append(doubtful, i)
+		}
+	}
+	ended := map[int]bool{}
+	for len(doubtful) > 0 {
+		i := doubtful[len(doubtful)-1]
+		doubtful = doubtful[:len(doubtful)-1]
+		if pid := s.Processes[i].Pid; !ended[i] && !isThere(pid) {
+			ended[i] = true
+			doubtful = append(doubtful, s.children[pid]...)
+		}
+	}
+	if len(ended) == 0 {
+		return
+	}
+	kept := s.Processes[:0]
+	for i := range s.Processes {
+		if !ended[i] {
+			kept = append(kept, s.Processes[i])
+		}
+	}
+	s.Processes = kept
+	s.index()
+}
 
 // eachPid calls fn for every numeric entry of /proc, with the open folder.
 func (s *Snapshots) eachPid(fn func(dir, pid int) error) error {
@@ -271,7 +331,7 @@ func (s *Snapshots) readProcess(dir, pid int, names map[string]string) (Process,
 		return Process{}, errVanished
 	}
 	if err != nil {
-		return Process{}, fmt.Errorf("process %d: %w", pid, err)
+		return Process{}, &unreadError{pid, err}
 	}
 	return Process{
 		Pid:      pid,
@@ -302,7 +362,12 @@ func (s *Snapshots) name(b []byte, names map[string]string) string {
 func (s *Snapshots) readAt(dir int, name string) error {
 	s.buf = s.buf[:0]
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	switch err {
+	case nil:
+	case unix.EMFILE, unix.ENFILE, unix.ENOMEM:
+		// All the others would seem to have ended, too.
+		return &fs.PathError{Op: "open", Path: s.proc + "/" + name, Err: err}
+	default:
 		// Ended, hidden (hidepid), or not a process: in any case not for us.
 		return errVanished
 	}

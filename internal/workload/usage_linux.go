@@ -16,6 +16,9 @@ type TreeUsage struct {
 type member struct {
 	own, children uint64
 	parent        Key
+	// owed is what it should have got by then from processes that were gone,
+	// and had not.
+	owed uint64
 }
 
 // Update takes the tree as it is in a snapshot (root first, as Tree returns
@@ -33,8 +36,12 @@ type member struct {
 //
 // where c is the time of children waited for, and R(p) the own0 + c0 of the
 // members that are gone and whose nearest ancestor that is still in the tree
-// is p. Nothing is counted twice; a parent that ignores SIGCHLD makes the last
-// interval of its children get lost.
+// is p. What of R(p) p did not get is looked for further up, for an orphan is
+// waited for by the nearest ancestor that adopts such (a subreaper), and once
+// more at the next snapshot, for a pass takes time: the child may have ended
+// after p was read. Nothing is counted twice; time that a parent never gets
+// (it ignores SIGCHLD, or the orphan went to init) is looked for in vain, and
+// makes that of others get lost for as long.
 func (u *TreeUsage) Update(s *Snapshot, tree []*Process) (ticks uint64, ok bool) {
 	present := make(map[Key]member, len(tree))
 	keys := make(map[int]Key, len(tree))
@@ -44,23 +51,26 @@ func (u *TreeUsage) Update(s *Snapshot, tree []*Process) (ticks uint64, ok bool)
 	for _, p := range tree {
 		present[p.Key()] = member{own: p.Own, children: p.Children, parent: keys[p.Parent]}
 	}
-	if u.known && u.boot == s.Boot {
-		ticks, ok = u.delta(s, present), true
+	// A boot that is not shown, or not for once, tells nothing.
+	if u.known && (u.boot == s.Boot || u.boot == "" || s.Boot == "") {
+		ticks, ok = u.delta(s, tree, present), true
 	}
-	u.previous, u.boot, u.ticks, u.known = present, s.Boot, s.BootTicks, true
+	if s.Boot != "" {
+		u.boot = s.Boot
+	}
+	u.previous, u.ticks, u.known = present, s.BootTicks, true
 	return ticks, ok
 }
 
-func (u *TreeUsage) delta(s *Snapshot, present map[Key]member) uint64 {
-	known := u.handedOver(s, present)
+func (u *TreeUsage) delta(s *Snapshot, tree []*Process, present map[Key]member) uint64 {
 	var sum uint64
+	got := make(map[Key]uint64, len(present))
 	for key, now := range present {
 		before, was := u.previous[key]
 		switch {
 		case was:
 			sum += now.own - min(now.own, before.own)
-			got := now.children - min(now.children, before.children)
-			sum += got - min(got, known[key])
+			got[key] = now.children - min(now.children, before.children)
 		case key.Start >= u.ticks:
 			// Ticks are whole: one that started in the tick of the snapshot and
 			// was not in it came after. An older one joined the tree just now,
@@ -68,7 +78,42 @@ func (u *TreeUsage) delta(s *Snapshot, present map[Key]member) uint64 {
 			sum += now.own + now.children
 		}
 	}
+	u.settle(s, tree, present, got)
+	for _, ticks := range got {
+		sum += ticks
+	}
 	return sum
+}
+
+// settle takes what is known already off what the processes of the tree got.
+func (u *TreeUsage) settle(s *Snapshot, tree []*Process, present map[Key]member, got map[Key]uint64) {
+	known := u.handedOver(s, present)
+	for _, p := range tree {
+		key := p.Key()
+		takeOff(present, got, key, u.previous[key].owed)
+		m := present[key]
+		m.owed = takeOff(present, got, key, known[key])
+		present[key] = m
+	}
+}
+
+// takeOff takes ticks off what a process and its ancestors got, the nearest
+// first, and returns those that none of them got.
+func takeOff(present map[Key]member, got map[Key]uint64, key Key, ticks uint64) uint64 {
+	for range len(present) {
+		if ticks == 0 {
+			return 0
+		}
+		part := min(ticks, got[key])
+		got[key] -= part
+		ticks -= part
+		m, here := present[key]
+		if !here {
+			break
+		}
+		key = m.parent
+	}
+	return ticks
 }
 
 // handedOver is R: by process of the tree, what is known of the members that
@@ -80,7 +125,7 @@ func (u *TreeUsage) handedOver(s *Snapshot, present map[Key]member) map[Key]uint
 			continue // one that left the tree alive has handed nothing over
 		}
 		if heir, ok := u.heir(m.parent, present); ok {
-			known[heir] += m.own + m.children
+			known[heir] += m.own + m.children + m.owed
 		}
 	}
 	return known

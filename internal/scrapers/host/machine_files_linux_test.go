@@ -25,6 +25,8 @@ type testMachine struct {
 	root     string
 	now      time.Time
 	pageSize uint64
+	// bootTicks is what the clock since boot says.
+	bootTicks uint64
 	// filesystems is what statfs answers, by path on the machine. Others do
 	// not exist: never is the real statfs asked.
 	filesystems map[string]unix.Statfs_t
@@ -91,6 +93,7 @@ func (m *testMachine) givenStatfs(path string, st *unix.Statfs_t) error {
 func (m *testMachine) source() *linuxSource {
 	m.t.Helper()
 	env := environment{now: func() time.Time { return m.now }, pageSize: m.pageSize}
+	env.bootTicks = func() (uint64, error) { return m.bootTicks, nil }
 	env.statfs = func(path string, st *unix.Statfs_t) error { return m.statfs(path, st) }
 	src, err := newLinuxSource(m.cfg, m.root, m.target, env)
 	require.NoError(m.t, err)

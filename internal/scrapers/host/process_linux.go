@@ -38,6 +38,7 @@ type processSource struct {
 	wantPSS   bool
 	members   []int         // pids of the target that are alive
 	cpuTime   time.Duration // of the tree, since the first reading
+	unread    error         // of a process that was not understood, maybe a member
 	groups    *cgroup.Reader
 
 	// pid and key are known from the first good reading on. Another process
@@ -76,7 +77,7 @@ func (s *processSource) read(ctx context.Context) (*processReading, error) {
 	if err != nil {
 		return nil, s.orGone(err)
 	}
-	return r, errors.Join(s.readCapacity(r), s.readLimits(r), s.readPSS(r))
+	return r, errors.Join(s.unread, s.readCapacity(r), s.readLimits(r), s.readPSS(r))
 }
 
 // readOne reads the target alone.

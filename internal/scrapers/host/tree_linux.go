@@ -22,11 +22,15 @@ func (s *processSource) readTree(ctx context.Context) (*processReading, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.unread = snap.Unread
 	if snap.Boot != "" {
 		s.boot = snap.Boot
 	}
 	tree := snap.Tree(s.pid)
 	if len(tree) == 0 {
+		if snap.Unread != nil {
+			return nil, snap.Unread // which may be the target
+		}
 		return nil, procread.ErrEnded
 	}
 	root := tree[0]
@@ -41,7 +45,8 @@ func (s *processSource) readTree(ctx context.Context) (*processReading, error) {
 }
 
 // addMembers adds up threads and memory. Zombies have neither; a member that
-// ended since the snapshot has left nothing.
+// ended since the snapshot has left nothing. Of a root that did the target is
+// gone.
 func (s *processSource) addMembers(r *processReading, tree []*workload.Process) error {
 	s.members = s.members[:0]
 	for _, p := range tree {
@@ -49,7 +54,7 @@ func (s *processSource) addMembers(r *processReading, tree []*workload.Process) 
 			continue
 		}
 		pages, err := s.resident(p.Pid)
-		if isEnded(err) {
+		if isEnded(err) && p.Pid != s.pid {
 			continue
 		}
 		if err != nil {
