@@ -84,7 +84,7 @@ func NewReader(rootPath string, use MemoryUse) *Reader {
 		proc:   filepath.Join("/", rootPath, "proc"),
 		root:   filepath.Join("/", rootPath),
 		use:    use,
-		finder: finder{found: map[string]string{}},
+		finder: finder{found: map[string]string{}, missed: map[string]int{}},
 	}
 }
 

@@ -208,7 +208,7 @@ func TestPlacesAreRememberedAndChecked(t *testing.T) {
 }
 
 func TestWhatIsRememberedIsBounded(t *testing.T) {
-	f := finder{found: map[string]string{}}
+	f := finder{found: map[string]string{}, missed: map[string]int{}}
 	for i := range 3 * maxFound {
 		f.keep(strconv.Itoa(i), "/x")
 		require.LessOrEqual(t, len(f.found), maxFound+1)
@@ -222,7 +222,7 @@ func TestTheSearchIsBounded(t *testing.T) {
 	}
 	deep := filepath.Join(mount, "p00000", "target")
 	require.NoError(t, os.Mkdir(deep, 0o755))
-	f := finder{found: map[string]string{}}
+	f := finder{found: map[string]string{}, missed: map[string]int{}}
 	_, ok := f.at(mount, "/target", true)
 	assert.False(t, ok)
 	require.NoError(t, os.Mkdir(filepath.Join(mount, "target"), 0o755))

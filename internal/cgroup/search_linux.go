@@ -17,11 +17,15 @@ const (
 	maxFolders = 8192
 	// maxFound bounds the remembered places; more make them start over.
 	maxFound = 4096
+	// missesKept is for how many calls a search that found nothing is not made
+	// again: it may have looked at thousands of folders.
+	missesKept = 20
 )
 
 // finder remembers where groups were found whose paths lead out of ours.
 type finder struct {
-	found map[string]string
+	found  map[string]string
+	missed map[string]int // calls until the next search
 }
 
 // search finds a group whose path is relative to our own group, which is what
@@ -58,6 +62,22 @@ func (f *finder) at(mount, rest string, v1 bool) (string, bool) {
 			return f.keep(key, path.Join(parent, rest)), true
 		}
 	}
+	if f.missed[key] > 0 {
+		f.missed[key]--
+		return "", false
+	}
+	if parent, ok := deepSearch(mount, rest, v1); ok {
+		return f.keep(key, path.Join(parent, rest)), true
+	}
+	if len(f.missed) > maxFound {
+		clear(f.missed)
+	}
+	f.missed[key] = missesKept
+	return "", false
+}
+
+// deepSearch returns the folder below the mount that holds rest.
+func deepSearch(mount, rest string, v1 bool) (string, bool) {
 	level, seen := []string{"/"}, 0
 	for range maxDepth {
 		level = subfolders(mount, level)
@@ -66,7 +86,7 @@ func (f *finder) at(mount, rest string, v1 bool) (string, bool) {
 		}
 		for _, parent := range level {
 			if isGroup(path.Join(mount, parent, rest), v1) {
-				return f.keep(key, path.Join(parent, rest)), true
+				return parent, true
 			}
 		}
 	}
