@@ -130,8 +130,14 @@ func mountDead(place string) error {
 func TestAMountThatNeverAnswers(t *testing.T) {
 	dead, s := filepath.Join(t.TempDir(), "dead"), startSink(t, nil)
 	require.NoError(t, os.Mkdir(dead, 0o755))
+	// Many calls hang, so that one would be on the main thread, which gets the
+	// signals, if that could be.
+	deadPaths := []string{dead}
+	for i := range 8 {
+		deadPaths = append(deadPaths, filepath.Join(dead, strconv.Itoa(i)))
+	}
 	config := settings{
-		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {host: {disk_paths: [/, " + dead + ", /proc]}}}",
+		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {host: {disk_paths: [/, " + strings.Join(deadPaths, ", ") + ", /proc]}}}",
 		exporters: s.exporter(),
 	}.write(t)
 	start := func() *process {
