@@ -70,15 +70,34 @@ func (l *Limits) Memory(total uint64) *Memory {
 	return m
 }
 
-// Reader reads limits below a root. It is not safe for concurrent use.
+// Reader reads the limits of one process, again and again. It is not safe for
+// concurrent use.
 type Reader struct {
 	proc, root string
 	use        MemoryUse
 	finder     finder
+	member     guard.KeptFile
+	places     places
 	buf        []byte
 }
 
-// NewReader returns a Reader of the machine whose / is at rootPath.
+// places is where the groups of a process are.
+type places struct {
+	// pid and membership are what they belong to.
+	pid        int
+	membership []byte
+	// lasting places stay as long as the process says that it is there: its
+	// groups cannot be removed. Those below a recorded root are no such.
+	lasting bool
+	path    string
+	// memory and cpu are the group and its ancestors, the nearest first.
+	memory []memoryLevel
+	cpu    []cpuLevel
+	// topmost may tell of ancestors that are not shown; nil otherwise.
+	topmost *memoryLevel
+}
+
+// NewReader returns a Reader for the machine whose / is at rootPath.
 func NewReader(rootPath string, use MemoryUse) *Reader {
 	return &Reader{
 		proc:   filepath.Join("/", rootPath, "proc"),
@@ -88,27 +107,69 @@ func NewReader(rootPath string, use MemoryUse) *Reader {
 	}
 }
 
+// Close frees what is held open; a later call opens it again.
+func (r *Reader) Close() {
+	r.member.Close()
+	for i := range r.places.memory {
+		l := &r.places.memory[i]
+		l.limit.Close()
+		l.usage.Close()
+		l.stat.Close()
+	}
+	for i := range r.places.cpu {
+		l := &r.places.cpu[i]
+		l.quota.Close()
+		l.period.Close()
+	}
+	r.places = places{}
+}
+
 // Limits reads the limits of a process. A process without groups, and groups
 // that cannot be seen, set no limits.
 func (r *Reader) Limits(pid int) (Limits, error) {
-	content, err := guard.ReadInto(r.proc+"/"+strconv.Itoa(pid)+"/cgroup", r.buf, maxFile)
-	r.buf = content
-	if err != nil {
+	if pid != r.places.pid {
+		r.Close()
+		r.member.Path = r.proc + "/" + strconv.Itoa(pid) + "/cgroup"
+	}
+	var err error
+	if r.buf, err = r.member.ReadInto(r.buf, maxFile); err != nil {
 		return Limits{}, fmt.Errorf("reading the groups: %w", err)
 	}
-	m := parseMembership(content)
-	var l Limits
-	if g, ok := r.group(m, "memory"); ok {
-		l.Groups = r.groups(g)
-		l.Path = g.path
+	if !r.places.lasting || pid != r.places.pid || !bytes.Equal(r.buf, r.places.membership) {
+		r.place(pid, bytes.Clone(r.buf))
 	}
-	if g, ok := r.group(m, "cpu"); ok {
-		l.CPUs = quota(g)
-		if l.Path == "" {
-			l.Path = g.path
+	return Limits{Groups: r.groups(), CPUs: r.quota(), Path: r.places.path}, nil
+}
+
+// place finds the groups that a process says it is in.
+func (r *Reader) place(pid int, content []byte) {
+	path := r.member.Path
+	r.Close()
+	r.member.Path = path
+	r.places = places{pid: pid, membership: content, lasting: true}
+	m := parseMembership(content)
+	if g, ok := r.group(m, "memory"); ok {
+		g.each(func(dir string) { r.places.memory = append(r.places.memory, newMemoryLevel(dir, g.v1)) })
+		r.settle(g)
+		if top := &r.places.memory[len(r.places.memory)-1]; g.v1 && !g.isRoot() {
+			r.places.topmost = top
 		}
 	}
-	return l, nil
+	if g, ok := r.group(m, "cpu"); ok {
+		g.each(func(dir string) { r.places.cpu = append(r.places.cpu, newCPULevel(dir, g.v1)) })
+		r.settle(g)
+	}
+}
+
+// settle notes where a group is, and whether it stays there.
+func (r *Reader) settle(g group) {
+	if r.places.path == "" {
+		r.places.path = g.path
+	}
+	var st unix.Statfs_t
+	err := unix.Statfs(g.mount, &st)
+	r.places.lasting = r.places.lasting && err == nil &&
+		(st.Type == unix.CGROUP_SUPER_MAGIC || st.Type == unix.CGROUP2_SUPER_MAGIC)
 }
 
 // membership is /proc/PID/cgroup.
@@ -163,6 +224,10 @@ func (g group) each(fn func(dir string)) {
 		}
 	}
 }
+
+// isRoot tells whether the mount shows the true root of a hierarchy of version
+// 1, which alone has this file.
+func (g group) isRoot() bool { return exists(g.mount + "/release_agent") }
 
 // group finds the group that controls something for the process. On hybrid
 // systems a controller that has a line of its own is not in the unified
@@ -286,14 +351,3 @@ func holds(m *procread.Mount, controller string) bool {
 }
 
 func exists(file string) bool { return unix.Access(file, unix.F_OK) == nil }
-
-// readUint reads a file that holds one number; ok is false for "max", for a
-// missing file, and for anything else.
-func readUint(file string) (uint64, bool) {
-	content, err := guard.ReadFile(file, maxFile)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(bytes.TrimSpace(content)), 10, 64)
-	return n, err == nil
-}

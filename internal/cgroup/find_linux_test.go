@@ -289,14 +289,15 @@ func FuzzGroupFiles(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, current, stat, cpu []byte) {
 		write(t, dir, files{"memory.current": string(current), "memory.stat": string(stat), "cpu.max": string(cpu)})
-		charged, ok := readUint(dir + "/memory.current")
+		level := newMemoryLevel(dir, false)
+		charged, ok := new(Reader).number(&level.usage)
 		for _, use := range []MemoryUse{WorkingSet, Usage, Anon} {
 			r := Reader{use: use}
-			used, known := r.used(dir, memoryV2)
+			used, known := r.used(&level)
 			require.Equal(t, ok, known)
 			require.LessOrEqual(t, used, charged)
 		}
-		quota := quotaV2(dir)
+		quota := parseQuota(cpu)
 		require.GreaterOrEqual(t, quota, 0.0)
 		require.LessOrEqual(t, quota, 9.3e18) // also: not infinite, not NaN
 	})

@@ -10,52 +10,67 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 )
 
-// memoryFiles names the files of a version.
-type memoryFiles struct {
-	limit, usage string
-	// inactive, file and shmem are keys of memory.stat, which in version 1 have
-	// a form that includes the group's children.
+// noLimit is above every limit and below what version 1 writes for "no limit",
+// which depends on the page size.
+const noLimit = 1 << 62
+
+// memoryKeys are the lines of memory.stat that are used. In version 1 they have
+// a form that includes the group's children.
+type memoryKeys struct {
 	inactive, file, shmem string
 }
 
 var (
-	memoryV2 = memoryFiles{
-		limit: "/memory.max", usage: "/memory.current",
-		inactive: "inactive_file", file: "file", shmem: "shmem",
-	}
-	memoryV1 = memoryFiles{
-		limit: "/memory.limit_in_bytes", usage: "/memory.usage_in_bytes",
-		inactive: "total_inactive_file", file: "total_cache", shmem: "total_shmem",
-	}
+	memoryKeysV2 = memoryKeys{inactive: "inactive_file", file: "file", shmem: "shmem"}
+	memoryKeysV1 = memoryKeys{inactive: "total_inactive_file", file: "total_cache", shmem: "total_shmem"}
 )
 
-// groups reads the memory limits of a group and its ancestors. memory.high only
-// throttles and is none; "max" is no number.
-func (r *Reader) groups(g group) []Group {
-	files := memoryV2
-	if g.v1 {
-		files = memoryV1
+// memoryLevel is what one group tells of memory.
+type memoryLevel struct {
+	keys               *memoryKeys
+	limit, usage, stat guard.KeptFile
+}
+
+func newMemoryLevel(dir string, v1 bool) memoryLevel {
+	l := memoryLevel{
+		keys:  &memoryKeysV2,
+		limit: guard.KeptFile{Path: dir + "/memory.max"},
+		usage: guard.KeptFile{Path: dir + "/memory.current"},
+		stat:  guard.KeptFile{Path: dir + "/memory.stat"},
 	}
+	if v1 {
+		l.keys = &memoryKeysV1
+		l.limit.Path, l.usage.Path = dir+"/memory.limit_in_bytes", dir+"/memory.usage_in_bytes"
+	}
+	return l
+}
+
+// groups reads the memory limits of the levels, the nearest first. memory.high
+// only throttles and is none; "max" is no number.
+func (r *Reader) groups() []Group {
 	var limited []Group
-	topmost := ""
-	g.each(func(dir string) {
-		topmost = dir
-		limit, ok := readUint(dir + files.limit)
-		if !ok {
-			return
+	for i := range r.places.memory {
+		l := &r.places.memory[i]
+		limit, ok := r.number(&l.limit)
+		if !ok || limit >= noLimit {
+			continue
 		}
-		if used, ok := r.used(dir, files); ok {
+		if used, ok := r.used(l); ok {
 			limited = append(limited, Group{Limit: limit, Used: used})
 		}
-	})
-	if !g.v1 {
+	}
+	l := r.places.topmost
+	if l == nil {
 		return limited
 	}
 	// The limit that ancestors set which are not shown: the mount is a part of
 	// the hierarchy, or a namespace hides them. What they use is not known: the
-	// topmost group that is shown stands for it. At the true root there is none.
-	hidden, ok := readStat(topmost)["hierarchical_memory_limit"]
-	if used, known := r.used(topmost, files); ok && known {
+	// topmost group that is shown stands for it.
+	hidden, ok := r.stat(l, "hierarchical_memory_limit")
+	if !ok || hidden >= noLimit {
+		return limited
+	}
+	if used, ok := r.used(l); ok {
 		limited = append(limited, Group{Limit: hidden, Used: used})
 	}
 	return limited
@@ -63,85 +78,124 @@ func (r *Reader) groups(g group) []Group {
 
 // used is what counts as used in a group. Without memory.stat all that is
 // charged counts.
-func (r *Reader) used(dir string, files memoryFiles) (uint64, bool) {
-	usage, ok := readUint(dir + files.usage)
+func (r *Reader) used(l *memoryLevel) (uint64, bool) {
+	usage, ok := r.number(&l.usage)
 	if !ok || r.use == Usage {
 		return usage, ok
 	}
-	stat := readStat(dir)
-	reclaimable := stat[files.inactive]
-	if r.use == Anon {
-		reclaimable = stat[files.file] - min(stat[files.file], stat[files.shmem])
+	if r.use == WorkingSet {
+		inactive, _ := r.stat(l, l.keys.inactive)
+		return usage - min(usage, inactive), true
 	}
-	return usage - min(usage, reclaimable), true
+	file, _ := r.stat(l, l.keys.file)
+	shmem, _ := statValue(r.buf, l.keys.shmem)
+	return usage - min(usage, file-min(file, shmem)), true
 }
 
-// readStat reads memory.stat: lines of a key and a number.
-func readStat(dir string) map[string]uint64 {
-	content, err := guard.ReadFile(dir+"/memory.stat", maxFile)
-	if err != nil {
-		return nil
+// stat reads memory.stat and returns the number of one line. The file is in
+// the buffer afterwards.
+func (r *Reader) stat(l *memoryLevel, key string) (uint64, bool) {
+	var err error
+	if r.buf, err = l.stat.ReadInto(r.buf, maxFile); err != nil {
+		return 0, false
 	}
-	stat := map[string]uint64{}
-	for line := range bytes.Lines(content) {
-		key, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
+	return statValue(r.buf, key)
+}
+
+// statValue finds the line of a key among lines of a key and a number.
+func statValue(content []byte, key string) (uint64, bool) {
+	for len(content) > 0 {
+		var line []byte
+		line, content, _ = bytes.Cut(content, []byte{'\n'})
+		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
+		if string(name) != key {
+			continue
+		}
 		if n, err := strconv.ParseUint(string(value), 10, 64); err == nil {
-			stat[string(key)] = n
+			return n, true
 		}
 	}
-	return stat
+	return 0, false
 }
 
-// quota is the smallest number of CPUs that the group or an ancestor allows.
-func quota(g group) float64 {
+// number reads a file that holds one number; ok is false for "max", for a
+// missing file, and for anything else.
+func (r *Reader) number(f *guard.KeptFile) (uint64, bool) {
+	var err error
+	if r.buf, err = f.ReadInto(r.buf, maxFile); err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(r.buf)), 10, 64)
+	return n, err == nil
+}
+
+// cpuLevel is what one group tells of CPUs. Version 2 has both numbers in one
+// file.
+type cpuLevel struct {
+	v1            bool
+	quota, period guard.KeptFile
+}
+
+func newCPULevel(dir string, v1 bool) cpuLevel {
+	if !v1 {
+		return cpuLevel{quota: guard.KeptFile{Path: dir + "/cpu.max"}}
+	}
+	return cpuLevel{
+		v1:     true,
+		quota:  guard.KeptFile{Path: dir + "/cpu.cfs_quota_us"},
+		period: guard.KeptFile{Path: dir + "/cpu.cfs_period_us"},
+	}
+}
+
+// quota is the smallest number of CPUs that any level allows; 0 is none.
+func (r *Reader) quota() float64 {
 	smallest := 0.0
-	g.each(func(dir string) {
-		cpus := quotaV2(dir)
-		if g.v1 {
-			cpus = quotaV1(dir)
-		}
+	for i := range r.places.cpu {
+		cpus := r.cpus(&r.places.cpu[i])
 		if cpus > 0 && (smallest == 0 || cpus < smallest) {
 			smallest = cpus
 		}
-	})
+	}
 	return smallest
+}
+
+// cpus is the quota of one level; 0 is none. In version 1 a quota of -1 means
+// none.
+func (r *Reader) cpus(l *cpuLevel) float64 {
+	if !l.v1 {
+		var err error
+		if r.buf, err = l.quota.ReadInto(r.buf, maxFile); err != nil {
+			return 0
+		}
+		return parseQuota(r.buf)
+	}
+	microseconds, ok := r.number(&l.quota)
+	if !ok {
+		return 0
+	}
+	period, ok := r.number(&l.period)
+	if !ok || period == 0 {
+		return 0
+	}
+	return float64(microseconds) / float64(period)
 }
 
 // defaultPeriod is the kernel's, in microseconds.
 const defaultPeriod = 100_000
 
-// quotaV2 reads "quota period"; "max" means none, a missing period the default.
-func quotaV2(dir string) float64 {
-	content, err := guard.ReadFile(dir+"/cpu.max", maxFile)
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(content)
-	if len(fields) == 0 {
-		return 0
-	}
-	microseconds, err := strconv.ParseUint(string(fields[0]), 10, 63)
+// parseQuota reads "quota period"; "max" means none, a missing period the
+// default.
+func parseQuota(content []byte) float64 {
+	first, rest, _ := bytes.Cut(bytes.TrimSpace(content), []byte{' '})
+	microseconds, err := strconv.ParseUint(string(first), 10, 63)
 	if err != nil {
 		return 0
 	}
 	period := uint64(defaultPeriod)
-	if len(fields) > 1 {
-		if period, err = strconv.ParseUint(string(fields[1]), 10, 63); err != nil || period == 0 {
+	if rest = bytes.TrimSpace(rest); len(rest) > 0 {
+		if period, err = strconv.ParseUint(string(rest), 10, 63); err != nil || period == 0 {
 			return 0
 		}
-	}
-	return float64(microseconds) / float64(period)
-}
-
-// quotaV1 reads two files; a quota of -1 means none.
-func quotaV1(dir string) float64 {
-	microseconds, ok := readUint(dir + "/cpu.cfs_quota_us")
-	if !ok {
-		return 0
-	}
-	period, ok := readUint(dir + "/cpu.cfs_period_us")
-	if !ok || period == 0 {
-		return 0
 	}
 	return float64(microseconds) / float64(period)
 }

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeptFile is a file of /proc that is read again and again. It stays open,
-// which saves more than half of the cost of a read, and for a file of a process
-// makes sure that it is still the same process. A file that is not on a real
-// procfs, such as one below a recorded root, is opened anew each time. The zero
-// value with a Path is ready. Not safe for concurrent use.
+// KeptFile is a file of /proc, or of a control group, that is read again and
+// again. It stays open, which saves more than half of the cost of a read, and
+// for a file of a process makes sure that it is still the same process. A file
+// that is not on such a file system, but below a recorded root, is opened anew
+// each time. The zero value with a Path is ready. Not safe for concurrent use.
 type KeptFile struct {
 	Path string
 
@@ -32,7 +32,7 @@ func (f *KeptFile) ReadInto(buf []byte, limit int64) ([]byte, error) {
 		if err != nil {
 			return buf, &fs.PathError{Op: "open", Path: f.Path, Err: err}
 		}
-		if !isProcfs(fd) {
+		if !isKept(fd) {
 			defer closeFile(fd)
 			return readOpen(fd, f.Path, buf, limit)
 		}
@@ -66,9 +66,17 @@ func (f *KeptFile) Close() {
 	f.kept, f.read = false, false
 }
 
-func isProcfs(fd file) bool {
+// isKept tells whether the file makes its contents anew at every read.
+func isKept(fd file) bool {
 	var st unix.Statfs_t
-	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
+	if unix.Fstatfs(fd, &st) != nil {
+		return false
+	}
+	switch st.Type {
+	case unix.PROC_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC:
+		return true
+	}
+	return false
 }
 
 func (f *KeptFile) pread(buf []byte, limit int64) ([]byte, error) {

@@ -157,6 +157,7 @@ func (s *linuxSource) close() {
 	closeUnlessHung(&s.process.slot, s.process.files()...)
 	if !s.process.slot.Hung() {
 		s.process.snapshots.Close()
+		s.process.groups.Close()
 	}
 }
 
