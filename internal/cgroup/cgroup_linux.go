@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,12 +90,15 @@ type places struct {
 	// lasting places stay as long as the process says that it is there: its
 	// groups cannot be removed. Those below a recorded root are no such.
 	lasting bool
-	path    string
+	// retry is for how many calls what was not found is not looked for again,
+	// which takes mount tables and thousands of folders on a large node.
+	retry int
+	path  string
 	// memory and cpu are the group and its ancestors, the nearest first.
 	memory []memoryLevel
 	cpu    []cpuLevel
-	// topmost may tell of ancestors that are not shown; nil otherwise.
-	topmost *memoryLevel
+	// hidden is true where ancestors may limit that are not shown.
+	hidden bool
 }
 
 // NewReader returns a Reader for the machine whose / is at rootPath.
@@ -103,7 +107,7 @@ func NewReader(rootPath string, use MemoryUse) *Reader {
 		proc:   filepath.Join("/", rootPath, "proc"),
 		root:   filepath.Join("/", rootPath),
 		use:    use,
-		finder: finder{found: map[string]string{}, missed: map[string]int{}},
+		finder: finder{found: map[string]string{}},
 	}
 }
 
@@ -135,41 +139,61 @@ func (r *Reader) Limits(pid int) (Limits, error) {
 	if r.buf, err = r.member.ReadInto(r.buf, maxFile); err != nil {
 		return Limits{}, fmt.Errorf("reading the groups: %w", err)
 	}
-	if !r.places.lasting || pid != r.places.pid || !bytes.Equal(r.buf, r.places.membership) {
+	if !r.isPlaced(pid, r.buf) {
 		r.place(pid, bytes.Clone(r.buf))
 	}
 	return Limits{Groups: r.groups(), CPUs: r.quota(), Path: r.places.path}, nil
 }
 
+// isPlaced tells whether the places are still good.
+func (r *Reader) isPlaced(pid int, membership []byte) bool {
+	if pid != r.places.pid || !bytes.Equal(membership, r.places.membership) {
+		return false
+	}
+	r.places.retry--
+	return r.places.lasting || r.places.retry >= 0
+}
+
+// retryAfter is how many calls pass before a group that was not found is looked
+// for again.
+const retryAfter = 20
+
 // place finds the groups that a process says it is in.
 func (r *Reader) place(pid int, content []byte) {
-	path := r.member.Path
+	membershipFile := r.member.Path
 	r.Close()
-	r.member.Path = path
-	r.places = places{pid: pid, membership: content, lasting: true}
+	r.member.Path = membershipFile
+	r.places = places{pid: pid, membership: content}
 	m := parseMembership(content)
-	if g, ok := r.group(m, "memory"); ok {
-		g.each(func(dir string) { r.places.memory = append(r.places.memory, newMemoryLevel(dir, g.v1)) })
-		r.settle(g)
-		if top := &r.places.memory[len(r.places.memory)-1]; g.v1 && !g.isRoot() {
-			r.places.topmost = top
-		}
-	}
-	if g, ok := r.group(m, "cpu"); ok {
-		g.each(func(dir string) { r.places.cpu = append(r.places.cpu, newCPULevel(dir, g.v1)) })
-		r.settle(g)
+	memory, memoryLasts := r.settle(m, "memory")
+	cpu, cpuLasts := r.settle(m, "cpu")
+	memory.each(func(dir string) { r.places.memory = append(r.places.memory, newMemoryLevel(dir, memory.v1)) })
+	cpu.each(func(dir string) { r.places.cpu = append(r.places.cpu, newCPULevel(dir, cpu.v1)) })
+	r.places.hidden = memory.v1 && !isRootV1(memory.mount)
+	r.places.lasting = memoryLasts && cpuLasts
+	if isOn(r.proc, unix.PROC_SUPER_MAGIC) {
+		r.places.retry = retryAfter
 	}
 }
 
-// settle notes where a group is, and whether it stays there.
-func (r *Reader) settle(g group) {
+// settle finds the group of one controller, and tells whether that is the last
+// word: the process names none, or it is on a real hierarchy.
+func (r *Reader) settle(m membership, controller string) (group, bool) {
+	_, named := m.v1[controller]
+	g, found := r.group(m, controller)
+	if !found {
+		return g, !named && m.v2 == ""
+	}
 	if r.places.path == "" {
 		r.places.path = g.path
 	}
+	return g, isOn(g.mount, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC)
+}
+
+// isOn tells whether a folder is on a file system of one of these types.
+func isOn(dir string, types ...int64) bool {
 	var st unix.Statfs_t
-	err := unix.Statfs(g.mount, &st)
-	r.places.lasting = r.places.lasting && err == nil &&
-		(st.Type == unix.CGROUP_SUPER_MAGIC || st.Type == unix.CGROUP2_SUPER_MAGIC)
+	return unix.Statfs(dir, &st) == nil && slices.Contains(types, int64(st.Type))
 }
 
 // membership is /proc/PID/cgroup.
@@ -215,8 +239,11 @@ type group struct {
 }
 
 // each calls fn for the group's folder and that of each ancestor, nearest
-// first.
+// first. The zero group has none.
 func (g group) each(fn func(dir string)) {
+	if g.mount == "" {
+		return
+	}
 	for p := g.path; ; p = path.Dir(p) {
 		fn(path.Join(g.mount, p))
 		if p == "/" || p == "." {
@@ -225,9 +252,9 @@ func (g group) each(fn func(dir string)) {
 	}
 }
 
-// isRoot tells whether the mount shows the true root of a hierarchy of version
-// 1, which alone has this file.
-func (g group) isRoot() bool { return exists(g.mount + "/release_agent") }
+// isRootV1 tells whether a folder is the true root of a hierarchy of version 1,
+// which alone has this file.
+func isRootV1(dir string) bool { return exists(dir + "/release_agent") }
 
 // group finds the group that controls something for the process. On hybrid
 // systems a controller that has a line of its own is not in the unified
@@ -258,42 +285,57 @@ func v1Mounts(root, controllers, controller string) []string {
 	return mounts
 }
 
-// find looks for the group at the usual mounts, then where the mount table says
+// find looks for the group at the usual mounts, then where a mount table says
 // (a container that sees only its own part), then, for paths that lead out of
-// our own group, by search.
+// our own group, by search. Of a group that is not shown an ancestor will do.
 func (r *Reader) find(mounts []string, groupPath, controller string) (group, bool) {
+	if isBelow(groupPath, "/..") {
+		return r.search(mounts, groupPath, controller)
+	}
+	groupPath = path.Clean(groupPath)
 	v1 := controller != ""
-	outside := isBelow(groupPath, "/..")
-	for _, mount := range mounts {
-		if !outside && isGroup(path.Join(mount, groupPath), v1) {
-			return group{v1: v1, mount: mount, path: path.Clean(groupPath)}, true
+	if mount, ok := holder(mounts, groupPath, v1); ok {
+		return group{v1: v1, mount: mount, path: groupPath}, true
+	}
+	if g, ok := r.findMounted(groupPath, controller); ok {
+		return g, true
+	}
+	for p := path.Dir(groupPath); p != "/"; p = path.Dir(p) {
+		if mount, ok := holder(mounts, p, v1); ok {
+			return group{v1: v1, mount: mount, path: p}, true
 		}
 	}
-	if outside {
-		return r.search(mounts, groupPath, v1)
-	}
-	return r.findMounted(groupPath, controller)
+	return group{}, false
 }
 
-// isGroup tells a group's folder from any other: tmpfs of hybrid systems has
-// folders named as controllers.
-func isGroup(dir string, v1 bool) bool {
-	if v1 {
+// holder returns the first mount that has the group.
+func holder(mounts []string, groupPath string, v1 bool) (string, bool) {
+	for _, mount := range mounts {
+		if isGroup(mount, groupPath, v1) {
+			return mount, true
+		}
+	}
+	return "", false
+}
+
+// isGroup tells whether a mount has the group. The tmpfs that hybrid systems
+// have at the usual place of version 2 is no root group.
+func isGroup(mount, groupPath string, v1 bool) bool {
+	dir := path.Join(mount, groupPath)
+	if v1 || groupPath != "/" {
 		return exists(dir)
 	}
-	for _, file := range []string{"/cgroup.controllers", "/memory.max", "/cpu.max"} {
-		if exists(dir + file) {
-			return true
-		}
-	}
-	return false
+	return exists(dir+"/cgroup.controllers") || hasLimits(dir)
 }
 
-// findMounted asks the mount tables, ours and that of pid 1 (which still has
-// the mount when a pod shares its process namespace). A mount that shows a part
-// of the hierarchy has that part's path as root.
+// hasLimits tells a group of version 2 from the true root, which has none.
+func hasLimits(dir string) bool { return exists(dir+"/memory.max") || exists(dir+"/cpu.max") }
+
+// findMounted asks the mount tables: ours, that of pid 1 (which still has the
+// mount when a pod shares its process namespace), and the process' own. A mount
+// that shows a part of the hierarchy has that part's path as root.
 func (r *Reader) findMounted(groupPath, controller string) (group, bool) {
-	for _, owner := range []string{"self", "1"} {
+	for _, owner := range []string{"self", "1", strconv.Itoa(r.places.pid)} {
 		content, err := guard.ReadFile(r.proc+"/"+owner+"/mountinfo", maxMountinfo)
 		if err != nil {
 			continue
@@ -321,10 +363,18 @@ func (r *Reader) inMount(m *procread.Mount, owner, groupPath, controller string)
 	if owner != "self" || !isBelow(mount, r.root) {
 		mount = path.Join(r.root, mount)
 	}
-	if !exists(path.Join(mount, rest)) {
-		return group{}, false
+	if !exists(path.Join(mount, rest)) || (root != "/" && rest == "/" && isTrueRoot(mount, controller != "")) {
+		return group{}, false // another mount namespace's: that place is something else here
 	}
 	return group{v1: controller != "", mount: mount, path: rest}, true
+}
+
+// isTrueRoot tells whether a mount shows a hierarchy from its root.
+func isTrueRoot(mount string, v1 bool) bool {
+	if v1 {
+		return isRootV1(mount)
+	}
+	return !hasLimits(mount) && exists(mount+"/cgroup.controllers")
 }
 
 // isBelow tells whether a path is another one or lies below it.

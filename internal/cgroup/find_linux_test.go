@@ -6,6 +6,7 @@ package cgroup
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -207,8 +208,98 @@ func TestPlacesAreRememberedAndChecked(t *testing.T) {
 	require.Len(t, r.finder.found, 1)
 }
 
+// pid 1 is in the root of the hierarchy, or in init.scope below it: its path
+// tells how deep we are.
+func TestTheDepthOfOurOwnGroupIsKnownFromPid1(t *testing.T) {
+	for name, first := range map[string]string{"in init.scope": "/../../../init.scope", "in the root": "/../../.."} {
+		t.Run(name, func(t *testing.T) {
+			root := machine(t, process("0::/../app\n"), v2("a/app", "2000", "600", ""), v2("a/b/app", "1000", "600", ""),
+				files{"proc/1/cgroup": "0::" + first + "\n"})
+			l := limitsOf(t, root, WorkingSet)
+			assert.Equal(t, "/a/b/app", l.Path)
+		})
+	}
+	t.Run("deeper than is searched", func(t *testing.T) {
+		root := machine(t, process("0::/../app\n"), v2("a/b/c/d/e/app", "1000", "600", ""),
+			files{"proc/1/cgroup": "0::/../../../../../../init.scope\n"})
+		assert.Equal(t, "/a/b/c/d/e/app", limitsOf(t, root, WorkingSet).Path)
+	})
+}
+
+func TestOfSeveralGroupsTheOneWithTheProcessIsTaken(t *testing.T) {
+	root := machine(t, process("0::/../step_0/task_0\n"), v2("job_1/step_0/task_0", "2000", "600", ""), v2("job_2/step_0/task_0", "1000", "600", ""),
+		files{fsV2 + "job_2/step_0/task_0/cgroup.procs": "12\n77\n"})
+	assert.Equal(t, "/job_2/step_0/task_0", limitsOf(t, root, WorkingSet).Path)
+}
+
+// What was not there at first is looked for again.
+func TestGroupsThatAppearLaterAreFound(t *testing.T) {
+	for _, groupPath := range []string{"/a/b", "/../late"} {
+		t.Run(groupPath, func(t *testing.T) {
+			root := machine(t, process("0::"+groupPath+"\n"))
+			r := NewReader(root, WorkingSet)
+			before, err := r.Limits(77)
+			require.NoError(t, err)
+			require.Empty(t, before.Groups)
+			late := path.Join("a", path.Base(groupPath))
+			write(t, root, v2(late, "1000", "600", ""))
+			write(t, root, files{fsV2 + late + "/cpu.max": "50000 100000\n"})
+			after, err := r.Limits(77)
+			require.NoError(t, err)
+			assert.Len(t, after.Groups, 1)
+			assert.InDelta(t, 0.5, after.CPUs, 1e-9)
+		})
+	}
+}
+
+func TestOnARealMachineASearchInVainIsNotMadeAtEveryCall(t *testing.T) {
+	r := NewReader("/", WorkingSet)
+	r.places = places{pid: 1, membership: []byte("0::/x"), retry: retryAfter}
+	for range retryAfter {
+		require.True(t, r.isPlaced(1, []byte("0::/x")))
+	}
+	require.False(t, r.isPlaced(1, []byte("0::/x")), "the next one is")
+	require.False(t, r.isPlaced(1, []byte("0::/y")))
+	require.False(t, r.isPlaced(2, []byte("0::/x")))
+}
+
+// The group's own folder may be hidden, or tell nothing of itself.
+func TestLimitsOfAncestorsOfAGroupThatTellsNothing(t *testing.T) {
+	t.Run("not shown", func(t *testing.T) {
+		root := machine(t, process("0::/pod/c\n"), v2("pod", "1000", "600", ""), files{fsV2 + "pod/cpu.max": "50000 100000\n"})
+		l := limitsOf(t, root, WorkingSet)
+		assert.Len(t, l.Groups, 1)
+		assert.InDelta(t, 0.5, l.CPUs, 1e-9)
+	})
+	t.Run("without files of limits", func(t *testing.T) {
+		root := machine(t, process("0::/pod/c\n"), v2("pod", "1000", "600", ""), files{fsV2 + "pod/c/memory.current": "5\n"})
+		assert.Len(t, limitsOf(t, root, WorkingSet).Groups, 1)
+	})
+}
+
+// A part of the hierarchy that only the process' own mount table shows.
+func TestThePartThatTheProcessItselfSees(t *testing.T) {
+	root := machine(t, process("0::/docker/abc\n"), v2("", "1000", "250", ""),
+		files{"proc/77/mountinfo": "30 23 0:29 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"})
+	l := limitsOf(t, root, WorkingSet)
+	require.NotNil(t, l.Memory(total))
+	assert.Equal(t, uint64(1000), l.Memory(total).Limit)
+}
+
+func TestAHiddenLimitIsToldByTheTopmostGroupThatTellsAnything(t *testing.T) {
+	root := machine(t, process("4:memory:/docker/abc\n"), files{
+		"sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes": "9223372036854771712\n",
+		"sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes": "300\n",
+		"sys/fs/cgroup/memory/docker/abc/memory.stat":           "total_inactive_file 50\nhierarchical_memory_limit 1000\n",
+	})
+	l := limitsOf(t, root, WorkingSet)
+	m := l.Memory(total)
+	require.NotNil(t, m)
+	assert.Equal(t, &Memory{Limit: 1000, Used: 250, Headroom: 750}, m)
+}
+
 func TestWhatIsRememberedIsBounded(t *testing.T) {
-	f := finder{found: map[string]string{}, missed: map[string]int{}}
+	f := finder{found: map[string]string{}}
 	for i := range 3 * maxFound {
 		f.keep(strconv.Itoa(i), "/x")
 		require.LessOrEqual(t, len(f.found), maxFound+1)
@@ -220,13 +311,13 @@ func TestTheSearchIsBounded(t *testing.T) {
 	for i := range maxFolders + 1 {
 		require.NoError(t, os.Mkdir(filepath.Join(mount, fmt.Sprintf("p%05d", i)), 0o755))
 	}
-	deep := filepath.Join(mount, "p00000", "target")
-	require.NoError(t, os.Mkdir(deep, 0o755))
-	f := finder{found: map[string]string{}, missed: map[string]int{}}
-	_, ok := f.at(mount, "/target", true)
+	deep := filepath.Join(mount, "p00000", "deeper", "target")
+	require.NoError(t, os.MkdirAll(deep, 0o755))
+	f := finder{found: map[string]string{}}
+	_, ok := f.at(mount, wanted{rest: "/target", level: -1, v1: true})
 	assert.False(t, ok)
 	require.NoError(t, os.Mkdir(filepath.Join(mount, "target"), 0o755))
-	found, ok := f.at(mount, "/target", true)
+	found, ok := f.at(mount, wanted{rest: "/target", level: -1, v1: true})
 	assert.True(t, ok)
 	assert.Equal(t, "/target", found)
 }

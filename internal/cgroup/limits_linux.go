@@ -59,21 +59,29 @@ func (r *Reader) groups() []Group {
 			limited = append(limited, Group{Limit: limit, Used: used})
 		}
 	}
-	l := r.places.topmost
-	if l == nil {
-		return limited
-	}
-	// The limit that ancestors set which are not shown: the mount is a part of
-	// the hierarchy, or a namespace hides them. What they use is not known: the
-	// topmost group that is shown stands for it.
-	hidden, ok := r.stat(l, "hierarchical_memory_limit")
-	if !ok || hidden >= noLimit {
-		return limited
-	}
-	if used, ok := r.used(l); ok {
-		limited = append(limited, Group{Limit: hidden, Used: used})
+	if g, ok := r.hiddenGroup(); ok {
+		limited = append(limited, g)
 	}
 	return limited
+}
+
+// hiddenGroup is the limit that ancestors set which are not shown: the mount is
+// a part of the hierarchy, or a namespace hides them. What they use is not
+// known: the topmost group that tells of itself stands for it.
+func (r *Reader) hiddenGroup() (Group, bool) {
+	if !r.places.hidden {
+		return Group{}, false
+	}
+	for i := len(r.places.memory) - 1; i >= 0; i-- {
+		l := &r.places.memory[i]
+		limit, ok := r.stat(l, "hierarchical_memory_limit")
+		if !ok {
+			continue
+		}
+		used, ok := r.used(l)
+		return Group{Limit: limit, Used: used}, ok && limit < noLimit
+	}
+	return Group{}, false
 }
 
 // used is what counts as used in a group. Without memory.stat all that is
