@@ -193,7 +193,7 @@ func (r *Reader) settle(m membership, controller string) (group, bool) {
 // isOn tells whether a folder is on a file system of one of these types.
 func isOn(dir string, types ...int64) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(dir, &st) == nil && slices.Contains(types, int64(st.Type))
+	return unix.Statfs(dir, &st) == nil && slices.Contains(types, int64(st.Type)) //nolint:unconvert // 32 bits on some systems
 }
 
 // membership is /proc/PID/cgroup.
