@@ -35,7 +35,7 @@ type linuxSource struct {
 	memory      memorySource
 	filesystems []*filesystemSource
 	asked       []*guard.Pending[*filesystemReading]
-	// resolved holds where each configured path led when it last answered.
+	// resolved holds where each configured path leads, as last known.
 	resolved []string
 	disks    *diskSource
 	network  *networkSource
