@@ -41,6 +41,7 @@ type linuxSource struct {
 	network  *networkSource
 	stat     statSource
 	process  *processSource
+	pss      pssSource
 
 	rootPath    string
 	denominator cpuDenominator
@@ -87,6 +88,7 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 		network:   newNetworkSource(proc, sys, include, exclude, env.now),
 		stat:      statSource{file: guard.KeptFile{Path: filepath.Join(proc, "stat")}},
 		process:   newProcessSource(rootPath, target, cfg.CgroupMemory, env),
+		pss:       pssSource{proc: proc},
 
 		rootPath:    rootPath,
 		denominator: cfg.CPUDenominator,
@@ -111,11 +113,7 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	if w.cores || s.hasTarget {
 		cpus = guard.Add(b, &s.stat.slot, s.stat.read)
 	}
-	var process *guard.Pending[*processReading]
-	if s.hasTarget {
-		s.process.wantPSS = w.pss
-		process = guard.Add(b, &s.process.slot, s.process.read)
-	}
+	process := s.askProcess(ctx, b, w.pss)
 	physical := s.askPhysical(b)
 	filesystems := s.askFilesystems(b)
 	b.Run()
@@ -129,7 +127,7 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	if n := collect(r, physical, "cpuinfo"); n != nil {
 		s.physical = *n
 	}
-	s.addProcess(r, online, collect(r, process, "process"))
+	s.addProcess(r, online, process(r))
 	s.checkAbsent(r)
 	return r
 }
@@ -170,13 +168,18 @@ func closeUnlessHung(slot *guard.Slot, files ...*guard.KeptFile) {
 	}
 }
 
-// collect waits for one source. A source may give a reading and an error for
-// the part of it that was not understood.
+// collect waits for one source.
 func collect[T any](r *reading, p *guard.Pending[*T], name string) *T {
 	if p == nil {
 		return nil
 	}
 	value, err := p.Wait()
+	return take(r, value, err, name)
+}
+
+// take puts the error of a source into the reading. A source may give a value
+// and an error for the part of it that was not understood.
+func take[T any](r *reading, value *T, err error, name string) *T {
 	if err == nil {
 		return value
 	}
