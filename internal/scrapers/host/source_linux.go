@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,7 +29,6 @@ const sourceTimeout = 5 * time.Second
 // linuxSource reads /proc and /sys below a root. What can hang runs behind a
 // slot of its own, all of them side by side; the buffers belong to the slots.
 type linuxSource struct {
-	proc        string
 	hasTarget   bool
 	memory      memorySource
 	filesystems []*filesystemSource
@@ -81,9 +79,8 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 	}
 	proc, sys := filepath.Join("/", rootPath, "proc"), filepath.Join("/", rootPath, "sys")
 	s := &linuxSource{
-		proc:      proc,
 		hasTarget: target.IsSet(),
-		memory:    memorySource{file: guard.KeptFile{Path: filepath.Join(proc, "meminfo")}},
+		memory:    memorySource{file: guard.KeptFile{Path: filepath.Join(proc, "meminfo")}, isThere: isThere},
 		disks:     newDiskSource(proc, sys, rootPath, len(cfg.DiskPaths) > 0, env.now),
 		network:   newNetworkSource(proc, sys, include, exclude, env.now),
 		stat:      statSource{file: guard.KeptFile{Path: filepath.Join(proc, "stat")}},
@@ -191,16 +188,10 @@ func take[T any](r *reading, value *T, err error, name string) *T {
 	return value
 }
 
-// checkAbsent tells a machine that is not there (nothing mounted below the
-// root path) from one whose files fail.
-func (s *linuxSource) checkAbsent(r *reading) {
-	if r.memory != nil || !errors.Is(errors.Join(r.errs...), fs.ErrNotExist) {
-		return
-	}
-	if _, err := os.Stat(s.proc); errors.Is(err, fs.ErrNotExist) {
-		*r = reading{errs: []error{&scrapers.AbsentError{
-			Reason: "no " + s.proc,
-			Cure:   "mount the machine's / with its /proc at root_path",
-		}}}
+// checkAbsent tells a machine that is not there from one whose files fail: of
+// the former nothing else is said.
+func (*linuxSource) checkAbsent(r *reading) {
+	if absent, ok := errors.AsType[*scrapers.AbsentError](errors.Join(r.errs...)); ok {
+		*r = reading{errs: []error{absent}}
 	}
 }
