@@ -204,9 +204,9 @@ func TestMetadataIsComplete(t *testing.T) {
 	}
 }
 
-// onByDefault is what decisions.md says: the published list, disk.device.*,
-// seven of gpu.process.*, the memory of MIG instances and the parts of
-// Trainium's memory that the list lacks.
+// onByDefault is what is on unless it is switched off: the published list,
+// disk.device.*, seven of gpu.process.*, the memory of MIG instances and the
+// parts of Trainium's memory that the list lacks.
 var onByDefault = []string{
 	"cpu", "proc.cpu.threads",
 	"disk.usagePercent", "disk.usageGB", "disk.in", "disk.out", "disk.device.in", "disk.device.out",

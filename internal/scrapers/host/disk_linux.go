@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,6 +53,7 @@ type diskSource struct {
 	names         names
 	// notBase and notBaseByName are what a name alone decides.
 	notBase, notBaseByName nameClass
+	mapped                 mappedNames
 }
 
 // diskTable is one reading of a diskSource.
@@ -62,8 +64,9 @@ type diskTable struct {
 	mounts []procread.Mount
 	// prefix stands before every mount point.
 	prefix string
-	// blockDir is empty when /sys is not there.
-	blockDir string
+	// mapped is parallel to parsed: the device-mapper name, where a mount may
+	// need it.
+	mapped []string
 }
 
 func newDiskSource(proc, sys, rootPath string, needMounts bool, now func() time.Time) *diskSource {
@@ -97,11 +100,12 @@ func (s *diskSource) read(context.Context) (*diskTable, error) {
 		return nil, err
 	}
 	s.class.begin()
-	t := &diskTable{parsed: s.parsed, blockDir: s.class.dir}
+	t := &diskTable{parsed: s.parsed}
 	s.classify()
 	t.reading = diskReading{at: at, devices: s.devices, partial: err != nil}
 	if s.needMounts {
 		t.mounts, t.prefix = s.readMounts()
+		t.mapped = s.mapped.read(&s.class, t.mounts, s.devices)
 	}
 	return t, err
 }
@@ -210,12 +214,12 @@ func (t *diskTable) backing(path string) int {
 		return -1
 	}
 	// An anonymous device (btrfs, overlay, nfs) may still name its source.
+	if name, isMapped := mappedSource(m); isMapped {
+		return slices.Index(t.mapped, string(name))
+	}
 	source, found := bytes.CutPrefix(m.Source, []byte("/dev/"))
 	if !found {
 		return -1
-	}
-	if mapped, isMapped := bytes.CutPrefix(source, []byte("mapper/")); isMapped {
-		return t.mapped(string(mapped))
 	}
 	for i := range t.parsed {
 		if bytes.Equal(t.parsed[i].Name, source) {
@@ -244,24 +248,6 @@ func isBelow(path, dir []byte) bool {
 		return true
 	}
 	return bytes.HasPrefix(path, dir) && (len(path) == len(dir) || path[len(dir)] == '/')
-}
-
-// mapped finds the device-mapper device with this name.
-func (t *diskTable) mapped(name string) int {
-	if t.blockDir == "" {
-		return -1
-	}
-	for i := range t.parsed {
-		kernelName := string(t.parsed[i].Name)
-		if !strings.HasPrefix(kernelName, "dm-") {
-			continue
-		}
-		content, err := guard.ReadFile(t.blockDir+"/"+kernelName+"/dm/name", maxFile)
-		if err == nil && strings.TrimSpace(string(content)) == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // maxNames bounds the tables of names; more make them start over.

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -245,6 +246,60 @@ func TestBackingDevices(t *testing.T) {
 			}
 			assert.Equal(t, tt.want, backingDevices(m.read(m.source()).disks))
 		})
+	}
+}
+
+// aLinkToAMount is a machine whose /data leads to a mount on sda2.
+func aLinkToAMount(t *testing.T) *testMachine {
+	t.Helper()
+	m := newTestMachine(t, map[string]string{
+		"proc/meminfo":     "MemTotal: 1 kB\n",
+		"proc/diskstats":   diskstatsOf("sda", "sda1", "sda2"),
+		"proc/1/mountinfo": "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n1 1 8:2 / /mnt/x rw - ext4 /dev/sda2 rw\n",
+		"mnt/x/sets/":      "",
+		"data":             "-> /mnt/x/sets",
+	})
+	m.cfg.DiskPaths = []string{"/data"}
+	return m
+}
+
+func TestBackingDeviceOfAFileSystemThatFails(t *testing.T) {
+	m := aLinkToAMount(t)
+	m.statfs = func(string, *unix.Statfs_t) error { return unix.EIO }
+	src := m.source()
+	for range 2 {
+		r := src.read(t.Context(), want{})
+		requireSources(t, r, "statfs /data")
+		assert.Equal(t, []string{"sda2"}, backingDevices(r.disks))
+	}
+}
+
+func TestBackingDeviceOfAFileSystemThatHangs(t *testing.T) {
+	t.Parallel()
+	m := aLinkToAMount(t)
+	hang := make(chan struct{})
+	m.statfs = func(string, *unix.Statfs_t) error {
+		<-hang
+		return unix.EIO
+	}
+	src := m.source()
+	for _, ctx := range []context.Context{shortly(t), t.Context()} { // it is given up, and then left alone
+		r := src.read(ctx, want{})
+		requireSources(t, r, "statfs /data")
+		assert.Equal(t, []string{"sda2"}, backingDevices(r.disks))
+	}
+	close(hang)
+	require.True(t, src.filesystems[0].slot.Settle(t.Context()))
+}
+
+// On the way to where a path leads each step may hang: it was told before.
+func TestResolveTellsEachStep(t *testing.T) {
+	m := aLinkToAMount(t)
+	for _, root := range []string{m.root, m.root + "/"} {
+		var told []string
+		resolved := resolveTelling(root, "/data/", func(path string) { told = append(told, path) })
+		assert.Equal(t, "/mnt/x/sets", resolved)
+		assert.Equal(t, []string{"/data", "/mnt", "/mnt/x", "/mnt/x/sets"}, told)
 	}
 }
 

@@ -5,7 +5,11 @@ package host
 
 import (
 	"context"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 
 	securejoin "github.com/cyphar/filepath-securejoin"
 	"golang.org/x/sys/unix"
@@ -23,12 +27,35 @@ type filesystemSource struct {
 	// resolved and seen are the path without symbolic links, on the machine
 	// and as we see it, when it was last asked for.
 	resolved, seen string
+
+	// where is the path without symbolic links as far as it is known: a call
+	// that hangs has said what it hangs on.
+	where place
+}
+
+// place hands a path over from a call that may never come back.
+type place struct {
+	mu   sync.Mutex
+	path string
+}
+
+func (p *place) set(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.path = path
+}
+
+func (p *place) get() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.path
 }
 
 func (s *filesystemSource) read(context.Context) (*filesystemReading, error) {
-	if resolved := resolve(s.rootPath, s.path); resolved != s.resolved || s.seen == "" {
+	if resolved := resolveTelling(s.rootPath, s.path, s.where.set); resolved != s.resolved || s.seen == "" {
 		s.resolved, s.seen = resolved, filepath.Join("/", s.rootPath, resolved)
 	}
+	s.where.set(s.resolved)
 	var st unix.Statfs_t
 	if err := s.stat(s.seen, &st); err != nil {
 		return nil, err
@@ -63,25 +90,45 @@ func (s *filesystemSource) stat(path string, st *unix.Statfs_t) error {
 // must not lead out of it. What cannot be resolved stays as it is: statfs says
 // what is wrong with it.
 func resolve(rootPath, path string) string {
+	return resolveTelling(rootPath, path, func(string) {})
+}
+
+// resolveTelling is resolve, which tells each path that it is about to look at:
+// that may hang, and is then on the mount that is dead.
+func resolveTelling(rootPath, path string, tell func(string)) string {
 	if path == "/" {
 		return path
 	}
-	if rootPath == "" || rootPath == "/" {
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			return resolved
-		}
-		return path
-	}
-	resolved, err := securejoin.SecureJoin(rootPath, path)
+	root := filepath.Join("/", rootPath)
+	resolved, err := securejoin.SecureJoinVFS(root, path, telling{root, tell})
 	if err != nil {
 		return path
 	}
-	inside, err := filepath.Rel(rootPath, resolved)
-	if err != nil {
-		return path
-	}
-	return filepath.Join("/", inside)
+	return below(root, resolved)
 }
+
+// below returns the path on the machine of one that we see below its root.
+func below(root, path string) string {
+	if root == "/" {
+		return filepath.Clean(path)
+	}
+	return filepath.Join("/", strings.TrimPrefix(filepath.Clean(path), root))
+}
+
+// telling looks at files, and tells which one before.
+type telling struct {
+	root string
+	tell func(string)
+}
+
+// Lstat implements securejoin.VFS.
+func (v telling) Lstat(name string) (fs.FileInfo, error) {
+	v.tell(below(v.root, name))
+	return os.Lstat(name)
+}
+
+// Readlink implements securejoin.VFS.
+func (telling) Readlink(name string) (string, error) { return os.Readlink(name) }
 
 // askFilesystems puts a question for each path into the batch.
 func (s *linuxSource) askFilesystems(b *guard.Batch) []*guard.Pending[*filesystemReading] {
@@ -92,14 +139,16 @@ func (s *linuxSource) askFilesystems(b *guard.Batch) []*guard.Pending[*filesyste
 	return s.asked
 }
 
-// addFilesystems takes the answers. The device under a path stays known while
-// its file system does not answer.
+// addFilesystems takes the answers. Where a path leads is known also when the
+// file system there fails or hangs.
 func (s *linuxSource) addFilesystems(r *reading, pending []*guard.Pending[*filesystemReading]) {
 	r.filesystems = make([]filesystemReading, 0, len(pending))
 	for i, p := range pending {
 		if f := collect(r, p, "statfs "+s.filesystems[i].path); f != nil {
 			r.filesystems = append(r.filesystems, *f)
-			s.resolved[i] = f.resolved
+		}
+		if where := s.filesystems[i].where.get(); where != "" {
+			s.resolved[i] = where
 		}
 	}
 }

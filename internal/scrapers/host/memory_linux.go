@@ -5,9 +5,14 @@ package host
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
 // memorySource reads /proc/meminfo.
@@ -15,11 +20,22 @@ type memorySource struct {
 	slot guard.Slot
 	file guard.KeptFile
 	buf  []byte
+	// isThere looks for the folder of the file: on a dead mount that hangs.
+	isThere func(path string) bool
 }
 
+// read returns an *scrapers.AbsentError when there is no such machine: nothing
+// is mounted below the root path.
 func (s *memorySource) read(context.Context) (*memoryReading, error) {
 	var err error
-	if s.buf, err = s.file.ReadInto(s.buf, maxFile); err != nil {
+	s.buf, err = s.file.ReadInto(s.buf, maxFile)
+	if proc := filepath.Dir(s.file.Path); errors.Is(err, fs.ErrNotExist) && !s.isThere(proc) {
+		return nil, &scrapers.AbsentError{
+			Reason: "no " + proc,
+			Cure:   "mount the machine's / with its /proc at root_path",
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	m, err := procread.ParseMeminfo(s.buf)
@@ -32,6 +48,12 @@ func (s *memorySource) read(context.Context) (*memoryReading, error) {
 		swapTotal: m.SwapTotal,
 		swapUsed:  m.SwapUsed(),
 	}, nil
+}
+
+// isThere says no only to what certainly is not there.
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // statSource reads the CPUs of /proc/stat.

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -89,21 +90,29 @@ func numberOf(p pmetric.NumberDataPoint) float64 {
 // compareTags reports one line per difference.
 func compareTags(t *testing.T, what string, want, got map[string]float64) {
 	t.Helper()
+	for _, difference := range tagDifferences(what, want, got) {
+		t.Error(difference)
+	}
+}
+
+func tagDifferences(what string, want, got map[string]float64) []string {
 	const tolerance = 1e-6
+	var differences []string
 	for tag, expected := range want {
 		value, ok := got[tag]
 		switch {
 		case !ok:
-			t.Errorf("%s: %s is missing, want %v", what, tag, expected)
+			differences = append(differences, fmt.Sprintf("%s: %s is missing, want %v", what, tag, expected))
 		case !(math.Abs(value-expected) <= tolerance*max(1, math.Abs(expected))):
-			t.Errorf("%s: %s is %v, want %v", what, tag, value, expected)
+			differences = append(differences, fmt.Sprintf("%s: %s is %v, want %v", what, tag, value, expected))
 		}
 	}
 	for tag, value := range got {
 		if _, ok := want[tag]; !ok {
-			t.Errorf("%s: %s is surplus (%v)", what, tag, value)
+			differences = append(differences, fmt.Sprintf("%s: %s is surplus (%v)", what, tag, value))
 		}
 	}
+	return differences
 }
 
 // requireSane wants what holds for every payload: a unit and points for every

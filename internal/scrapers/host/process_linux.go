@@ -35,7 +35,6 @@ type processSource struct {
 	// snapshots and usage serve trees, groups the limits of control groups.
 	snapshots *workload.Snapshots
 	usage     workload.TreeUsage
-	wantPSS   bool
 	members   []int         // pids of the target that are alive
 	cpuTime   time.Duration // of the tree, since the first reading
 	unread    error         // of a process that was not understood, maybe a member
@@ -77,7 +76,7 @@ func (s *processSource) read(ctx context.Context) (*processReading, error) {
 	if err != nil {
 		return nil, s.orGone(err)
 	}
-	return r, errors.Join(s.unread, s.readCapacity(r), s.readLimits(r), s.readPSS(r))
+	return r, errors.Join(s.unread, s.readCapacity(r), s.readLimits(r))
 }
 
 // readOne reads the target alone.

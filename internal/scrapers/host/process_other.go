@@ -35,11 +35,19 @@ func (s *portableSource) readProcess(ctx context.Context) (*processReading, erro
 		return nil, s.gone()
 	}
 	s.key = &key
-	r, err := fillProcess(ctx, p, key)
-	if err != nil || !s.target.Tree {
-		return r, err
+	if !s.target.Tree {
+		return fillProcess(ctx, p, key, &processTable{})
 	}
-	return r, s.addDescendants(ctx, r)
+	table, err := readProcessTable(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	r, err := fillProcess(ctx, p, key, table)
+	if err != nil {
+		return nil, err
+	}
+	s.addDescendants(ctx, r, table)
+	return r, nil
 }
 
 func (s *portableSource) gone() error {
@@ -49,7 +57,9 @@ func (s *portableSource) gone() error {
 	return &scrapers.GoneError{What: fmt.Sprintf("process %d is gone", s.target.Pid)}
 }
 
-func fillProcess(ctx context.Context, p *process.Process, key processKey) (*processReading, error) {
+// fillProcess reads a process. Threads and memory that the system does not tell
+// are absent.
+func fillProcess(ctx context.Context, p *process.Process, key processKey, table *processTable) (*processReading, error) {
 	times, err := p.TimesWithContext(ctx)
 	if err != nil {
 		return nil, err
@@ -61,68 +71,47 @@ func fillProcess(ctx context.Context, p *process.Process, key processKey) (*proc
 		cpuTime:  time.Duration((times.User + times.System) * float64(time.Second)),
 		capacity: float64(runtime.NumCPU()),
 	}
-	threads, err := p.NumThreadsWithContext(ctx)
-	if err != nil {
+	if r.threads, err = readThreads(ctx, p, table); err != nil {
 		return nil, err
 	}
-	r.threads = int(threads)
 	memory, err := p.MemoryInfoWithContext(ctx)
-	if err != nil {
+	switch {
+	case err == nil:
+		r.rss = memory.RSS
+	case !isUntold(err):
 		return nil, err
 	}
-	r.rss = memory.RSS
+	// No living process has none: macOS says 0 of what may not be read.
+	r.noThreads, r.noRSS = r.threads == 0, r.rss == 0
 	// The name is for people; a system that does not tell it costs nothing.
 	r.executable, _ = p.NameWithContext(ctx)
 	return r, nil
 }
 
-// treeTimes follows the CPU time of a tree. Unlike on Linux nothing tells what
-// a process that ended used since it was last read: that is lost.
-type treeTimes struct {
-	times map[member]time.Duration
-	at    time.Time
-	total time.Duration
-}
-
-// member identifies a process of the tree; created is in milliseconds.
-type member struct {
-	pid     int32
-	created uint64
-}
-
-// update takes the times of all members now, and returns the time that the tree
-// used since the first update. A member that is older than the last update and
-// was not in it joined the tree, and brings nothing.
-func (t *treeTimes) update(at time.Time, times map[member]time.Duration) time.Duration {
-	for m, now := range times {
-		before, was := t.times[m]
-		switch {
-		case was:
-			t.total += max(0, now-before)
-		case !t.at.IsZero() && m.created >= uint64(t.at.UnixMilli()):
-			t.total += now
-		}
+// readThreads returns 0 where the system does not tell.
+func readThreads(ctx context.Context, p *process.Process, table *processTable) (int, error) {
+	if threads, ok := table.threads[p.Pid]; ok {
+		return threads, nil
 	}
-	t.times, t.at = times, at
-	return t.total
+	threads, err := p.NumThreadsWithContext(ctx)
+	if isUntold(err) {
+		return 0, nil
+	}
+	return int(max(0, threads)), err
 }
 
 // addDescendants adds what the target's descendants use. A process that may not
-// be read, or has ended, is left out.
-func (s *portableSource) addDescendants(ctx context.Context, r *processReading) error {
-	children, err := processTable(ctx)
-	if err != nil {
-		return err
-	}
-	root := member{pid: int32(r.pid), created: r.key.start}
-	times := map[member]time.Duration{root: r.cpuTime}
-	for queue := []member{root}; len(queue) > 0; queue = queue[1:] {
-		for _, child := range children[queue[0].pid] {
-			c, ok := descendant(ctx, child, queue[0])
+// be read, or has ended, is left out; so is a value of it that is not told.
+func (s *portableSource) addDescendants(ctx context.Context, r *processReading, table *processTable) {
+	root := treeMember{pid: int32(r.pid), created: r.key.start}
+	times := map[treeMember]time.Duration{root: r.cpuTime}
+	for queue := []treeMember{root}; len(queue) > 0; queue = queue[1:] {
+		for _, pid := range table.children[queue[0].pid] {
+			c, ok := descendant(ctx, pid, queue[0], table)
 			if !ok {
 				continue
 			}
-			m := member{pid: child.Pid, created: c.key.start}
+			m := treeMember{pid: pid, created: c.key.start}
 			if _, seen := times[m]; seen {
 				continue
 			}
@@ -133,31 +122,16 @@ func (s *portableSource) addDescendants(ctx context.Context, r *processReading) 
 		}
 	}
 	r.cpuTime = s.tree.update(r.at, times)
-	return nil
-}
-
-// processTable lists all processes by their parent's pid.
-func processTable(ctx context.Context) (map[int32][]*process.Process, error) {
-	all, err := process.ProcessesWithContext(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing processes: %w", err)
-	}
-	children := make(map[int32][]*process.Process, len(all))
-	for _, p := range all {
-		if parent, err := p.PpidWithContext(ctx); err == nil {
-			children[parent] = append(children[parent], p)
-		}
-	}
-	return children, nil
 }
 
 // descendant reads a child. A child that is older than its parent had another
 // one, whose pid was used again.
-func descendant(ctx context.Context, p *process.Process, parent member) (*processReading, bool) {
+func descendant(ctx context.Context, pid int32, parent treeMember, table *processTable) (*processReading, bool) {
+	p := &process.Process{Pid: pid}
 	created, err := p.CreateTimeWithContext(ctx)
 	if err != nil || uint64(created) < parent.created {
 		return nil, false
 	}
-	r, err := fillProcess(ctx, p, processKey{start: uint64(created)})
+	r, err := fillProcess(ctx, p, processKey{start: uint64(created)}, table)
 	return r, err == nil
 }

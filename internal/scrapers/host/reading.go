@@ -111,6 +111,8 @@ type processReading struct {
 	threads int
 	// rss and pss are in bytes; pss is 0 where it is not wanted or not told.
 	rss, pss uint64
+	// noThreads and noRSS say that the system does not tell threads and rss.
+	noThreads, noRSS bool
 	// capacity is how many CPUs the process can use; 0 is unknown.
 	capacity float64
 	// memory is the memory limit in force; nil is none.

@@ -84,8 +84,12 @@ func (s *hostScraper) recordCores(now pcommon.Timestamp, cores []coreReading) {
 }
 
 func (s *hostScraper) recordProcess(now pcommon.Timestamp, p *processReading, m *memoryReading) {
-	s.builder.RecordProcCPUThreadsDataPoint(now, int64(p.threads))
-	s.builder.RecordProcMemoryRssMBDataPoint(now, float64(p.rss)/mebi)
+	if !p.noThreads {
+		s.builder.RecordProcCPUThreadsDataPoint(now, int64(p.threads))
+	}
+	if !p.noRSS {
+		s.builder.RecordProcMemoryRssMBDataPoint(now, float64(p.rss)/mebi)
+	}
 	if p.pss > 0 {
 		s.builder.RecordProcMemoryPssMBDataPoint(now, float64(p.pss)/mebi)
 	}
@@ -101,17 +105,21 @@ func (s *hostScraper) recordProcess(now pcommon.Timestamp, p *processReading, m 
 // limit where there is one, else the machine's memory. Without a limit the
 // machine's own points say what is used and left.
 func (s *hostScraper) recordLimit(now pcommon.Timestamp, p *processReading, m *memoryReading) {
+	var limit uint64
 	switch {
 	case p.memory != nil:
-		limit, left := p.memory.limit, p.memory.headroom
+		limit = p.memory.limit
+		left := p.memory.headroom
 		if m != nil {
 			left = min(left, m.available)
 		}
-		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(limit))
 		s.builder.RecordMemoryPercentDataPoint(now, 100*float64(p.memory.used)/float64(limit))
 		s.builder.RecordProcMemoryAvailableMBDataPoint(now, float64(left)/mebi)
-	case m != nil && m.total > 0:
-		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(m.total))
+	case m != nil:
+		limit = m.total
+	}
+	if limit > 0 && !p.noRSS {
+		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(limit))
 	}
 }
 

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"golang.org/x/sys/unix"
@@ -84,10 +86,7 @@ func runSample(t *testing.T, dir string, s sample) {
 	t.Helper()
 	skipUnavailable(t, s)
 	md := scrapeSample(t, dir, s, false)
-	hostTags := tagsOf(hostOf(md))
-	for tag, want := range s.HostTags {
-		compareTags(t, "host_tags", map[string]float64{tag: want}, map[string]float64{tag: hostTags[tag]})
-	}
+	compareTags(t, "host_tags", s.HostTags, listedTags(s.HostTags, tagsOf(hostOf(md))))
 	compareTags(t, "tags", s.Tags, tagsOf(md))
 	if s.ExtraTags == nil {
 		return
@@ -100,6 +99,18 @@ func runSample(t *testing.T, dir string, s sample) {
 		}
 	}
 	compareTags(t, "extra_tags", s.ExtraTags, got)
+}
+
+// listedTags keeps of got what a case lists: its host_tags are those that the
+// workload's own points would hide.
+func listedTags(list, got map[string]float64) map[string]float64 {
+	listed := map[string]float64{}
+	for tag := range list {
+		if value, ok := got[tag]; ok {
+			listed[tag] = value
+		}
+	}
+	return listed
 }
 
 // skipUnavailable skips what holds only identities or discovery, which are
@@ -151,13 +162,64 @@ func scrapeSample(t *testing.T, dir string, s sample, extended bool) pmetric.Met
 	return md
 }
 
+// statfs answers from the case, which names file systems by the configured
+// path; the source asks for where that leads. Others do not exist.
 func (s sample) statfs(root string) func(string, *unix.Statfs_t) error {
 	return func(path string, st *unix.Statfs_t) error {
-		given, ok := s.Config.Statfs[filepath.Join("/", strings.TrimPrefix(path, root))]
+		given, ok := s.filesystemAt(root, filepath.Join("/", strings.TrimPrefix(path, root)))
 		if !ok {
 			return unix.ENOENT
 		}
 		*st = unix.Statfs_t{Bsize: given.Bsize, Frsize: given.Frsize, Blocks: given.Blocks, Bfree: given.Bfree, Bavail: given.Bavail}
 		return nil
 	}
+}
+
+func (s sample) filesystemAt(root, path string) (sampleStatfs, bool) {
+	if given, ok := s.Config.Statfs[path]; ok {
+		return given, true
+	}
+	for configured, given := range s.Config.Statfs {
+		if filepath.Clean(resolve(root, configured)) == path {
+			return given, true
+		}
+	}
+	return sampleStatfs{}, false
+}
+
+// A case names its file systems as they are configured: a link, a path that
+// ends in a slash.
+func TestSampleNamesFileSystemsAsConfigured(t *testing.T) {
+	m := newTestMachine(t, map[string]string{
+		"t1/hostfs/proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 250 kB\n",
+		"t1/hostfs/mnt/x/":       "",
+		"t1/hostfs/home/":        "",
+		"t1/hostfs/data":         "-> /mnt/x",
+	})
+	disk := sampleStatfs{Bsize: 1 << 20, Frsize: 4096, Blocks: 1 << 20, Bfree: 1 << 19, Bavail: 1 << 19}
+	memory := map[string]float64{"memory_percent": 75, "proc.memory.availableMB": 250.0 / 1024}
+	tags := maps.Clone(memory)
+	for _, path := range []string{"/data", "/home/", "/"} {
+		tags["disk."+path+".usageGB"], tags["disk."+path+".usagePercent"] = 2, 50
+	}
+	for _, hostTags := range []map[string]float64{nil, tags} {
+		runSample(t, m.root, sample{
+			Tags: tags, HostTags: hostTags,
+			Config: sampleConfig{
+				Root: "/hostfs", PageSize: 4096,
+				DiskPaths: []string{"/data", "/home/", "/", "/gone"},
+				Statfs:    map[string]sampleStatfs{"/data": disk, "/home/": disk, "/": disk},
+			},
+		})
+	}
+}
+
+// An expected 0 is not there when nothing is.
+func TestCompareTagsTellsZeroFromMissing(t *testing.T) {
+	list := map[string]float64{"a": 0, "b": 0}
+	assert.Equal(t, map[string]float64{"b": 3}, listedTags(list, map[string]float64{"b": 3, "c": 4}))
+	assert.Equal(t, []string{"x: a is missing, want 0"}, tagDifferences("x", map[string]float64{"a": 0}, nil))
+	assert.Equal(t, []string{"x: a is surplus (0)"}, tagDifferences("x", nil, map[string]float64{"a": 0}))
+	assert.Equal(t, []string{"x: a is 1, want 2"}, tagDifferences("x", map[string]float64{"a": 2}, map[string]float64{"a": 1}))
+	assert.Empty(t, tagDifferences("x", map[string]float64{"a": 1}, map[string]float64{"a": 1 + 1e-7}))
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,6 +177,33 @@ func TestProcessPoints(t *testing.T) {
 
 	compareTags(t, "memory of the machine unknown", map[string]float64{"proc.cpu.threads": 5, "proc.memory.rssMB": 2},
 		scrapeTags(t, scraperOf(t, false, &reading{process: process})))
+}
+
+// What the system does not tell of a process has no point, rather than a 0.
+func TestProcessPointsThatAreNotTold(t *testing.T) {
+	memory := &memoryReading{total: 8 * mebi, available: 8 * mebi}
+	tests := []struct {
+		name    string
+		process processReading
+		want    []string
+	}{
+		{"threads", processReading{rss: mebi, noThreads: true}, []string{"proc.memory.rssMB", "proc.memory.percent"}},
+		{"memory", processReading{threads: 1, noRSS: true}, []string{"proc.cpu.threads"}},
+		{"memory under a limit", processReading{threads: 1, noRSS: true, memory: &limitReading{limit: 4, used: 2, headroom: 2}}, []string{"proc.cpu.threads"}},
+		{"either", processReading{noThreads: true, noRSS: true}, nil},
+		{"a 0 that is told is one", processReading{}, []string{"proc.cpu.threads", "proc.memory.rssMB", "proc.memory.percent"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for tag := range scrapeTags(t, scraperOf(t, false, &reading{process: &tt.process, memory: memory})) {
+				if strings.HasPrefix(tag, "proc.") && tag != "proc.memory.availableMB" {
+					got = append(got, tag)
+				}
+			}
+			assert.ElementsMatch(t, tt.want, got)
+		})
+	}
 }
 
 func TestErrorsAreJoinedAndTheRestIsThere(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,17 +29,17 @@ const sourceTimeout = 5 * time.Second
 // linuxSource reads /proc and /sys below a root. What can hang runs behind a
 // slot of its own, all of them side by side; the buffers belong to the slots.
 type linuxSource struct {
-	proc        string
 	hasTarget   bool
 	memory      memorySource
 	filesystems []*filesystemSource
 	asked       []*guard.Pending[*filesystemReading]
-	// resolved holds where each configured path led when it last answered.
+	// resolved holds where each configured path leads, as last known.
 	resolved []string
 	disks    *diskSource
 	network  *networkSource
 	stat     statSource
 	process  *processSource
+	pss      pssSource
 
 	rootPath    string
 	denominator cpuDenominator
@@ -80,13 +79,13 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 	}
 	proc, sys := filepath.Join("/", rootPath, "proc"), filepath.Join("/", rootPath, "sys")
 	s := &linuxSource{
-		proc:      proc,
 		hasTarget: target.IsSet(),
-		memory:    memorySource{file: guard.KeptFile{Path: filepath.Join(proc, "meminfo")}},
+		memory:    memorySource{file: guard.KeptFile{Path: filepath.Join(proc, "meminfo")}, isThere: isThere},
 		disks:     newDiskSource(proc, sys, rootPath, len(cfg.DiskPaths) > 0, env.now),
 		network:   newNetworkSource(proc, sys, include, exclude, env.now),
 		stat:      statSource{file: guard.KeptFile{Path: filepath.Join(proc, "stat")}},
 		process:   newProcessSource(rootPath, target, cfg.CgroupMemory, env),
+		pss:       pssSource{proc: proc},
 
 		rootPath:    rootPath,
 		denominator: cfg.CPUDenominator,
@@ -111,11 +110,7 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	if w.cores || s.hasTarget {
 		cpus = guard.Add(b, &s.stat.slot, s.stat.read)
 	}
-	var process *guard.Pending[*processReading]
-	if s.hasTarget {
-		s.process.wantPSS = w.pss
-		process = guard.Add(b, &s.process.slot, s.process.read)
-	}
+	process := s.askProcess(ctx, b, w.pss)
 	physical := s.askPhysical(b)
 	filesystems := s.askFilesystems(b)
 	b.Run()
@@ -129,7 +124,7 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	if n := collect(r, physical, "cpuinfo"); n != nil {
 		s.physical = *n
 	}
-	s.addProcess(r, online, collect(r, process, "process"))
+	s.addProcess(r, online, process(r))
 	s.checkAbsent(r)
 	return r
 }
@@ -170,13 +165,18 @@ func closeUnlessHung(slot *guard.Slot, files ...*guard.KeptFile) {
 	}
 }
 
-// collect waits for one source. A source may give a reading and an error for
-// the part of it that was not understood.
+// collect waits for one source.
 func collect[T any](r *reading, p *guard.Pending[*T], name string) *T {
 	if p == nil {
 		return nil
 	}
 	value, err := p.Wait()
+	return take(r, value, err, name)
+}
+
+// take puts the error of a source into the reading. A source may give a value
+// and an error for the part of it that was not understood.
+func take[T any](r *reading, value *T, err error, name string) *T {
 	if err == nil {
 		return value
 	}
@@ -188,16 +188,10 @@ func collect[T any](r *reading, p *guard.Pending[*T], name string) *T {
 	return value
 }
 
-// checkAbsent tells a machine that is not there (nothing mounted below the
-// root path) from one whose files fail.
-func (s *linuxSource) checkAbsent(r *reading) {
-	if r.memory != nil || !errors.Is(errors.Join(r.errs...), fs.ErrNotExist) {
-		return
-	}
-	if _, err := os.Stat(s.proc); errors.Is(err, fs.ErrNotExist) {
-		*r = reading{errs: []error{&scrapers.AbsentError{
-			Reason: "no " + s.proc,
-			Cure:   "mount the machine's / with its /proc at root_path",
-		}}}
+// checkAbsent tells a machine that is not there from one whose files fail: of
+// the former nothing else is said.
+func (*linuxSource) checkAbsent(r *reading) {
+	if absent, ok := errors.AsType[*scrapers.AbsentError](errors.Join(r.errs...)); ok {
+		*r = reading{errs: []error{absent}}
 	}
 }

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -321,6 +322,27 @@ func TestAnAbsentMachine(t *testing.T) {
 	total, ok := hostAttributes.Get("wandb.memory_total")
 	require.True(t, ok)
 	assert.Equal(t, int64(1000<<10), total.Int())
+}
+
+// Below a root path on a dead mount even the look for /proc hangs.
+func TestAnAbsentMachineThatHangs(t *testing.T) {
+	t.Parallel()
+	m := aWholeMachine(t)
+	m.remove("proc/meminfo")
+	src := m.source()
+	hang := make(chan struct{})
+	src.memory.isThere = func(string) bool {
+		<-hang
+		return false
+	}
+	for _, ctx := range []context.Context{shortly(t), t.Context()} { // it is given up, and then left alone
+		r := src.read(ctx, want{})
+		requireSources(t, r, "meminfo")
+		assert.Nil(t, r.memory)
+		assert.NotNil(t, r.disks)
+	}
+	close(hang)
+	require.True(t, src.memory.slot.Settle(t.Context()))
 }
 
 func TestAFailedBaselineIsMadeGoodByTheFirstReading(t *testing.T) {

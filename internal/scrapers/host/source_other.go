@@ -116,11 +116,6 @@ func call[T any](ctx context.Context, r *reading, slot *guard.Slot, name string,
 	return nil
 }
 
-// isNotImplemented knows gopsutil's error by its text: the value is internal.
-func isNotImplemented(err error) bool {
-	return strings.Contains(err.Error(), "not implemented yet")
-}
-
 func readMemory(ctx context.Context) (*memoryReading, error) {
 	vm, err := mem.VirtualMemoryWithContext(ctx)
 	if err != nil {

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
@@ -80,36 +82,85 @@ func (s *processSource) path(pid int, name string) string {
 	return s.proc + "/" + strconv.Itoa(pid) + "/" + name
 }
 
-// readPSS adds up memory in which a page that n processes share counts one
-// n-th in each. It costs the kernel a walk over all of the memory, and needs
-// the right to trace the processes. A part of the sum would look like less
+// pssSource adds up memory in which a page that n processes share counts one
+// n-th in each. It costs the kernel a walk over all of the memory, which takes
+// seconds where there is much, and needs the right to trace the processes.
+type pssSource struct {
+	slot guard.Slot
+	proc string
+	buf  []byte
+}
+
+// read returns the sum over these processes. A part of it would look like less
 // memory: when a living process may not be read there is none.
-func (s *processSource) readPSS(r *processReading) error {
-	if !s.wantPSS {
-		return nil
-	}
+func (s *pssSource) read(ctx context.Context, pids []int) (uint64, error) {
 	var sum uint64
-	for _, pid := range s.members {
+	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("was not added up in time: %w", context.Cause(ctx))
+		}
 		pss, err := s.proportional(pid)
 		if err != nil && !isEnded(err) {
-			return err
+			return 0, err
 		}
 		sum += pss
 	}
-	r.pss = sum
-	return nil
+	return sum, nil
 }
 
-// proportional returns the proportional memory of a member in bytes. Kernels
-// before 4.14 do not have the file, which looks like a member that ended.
-func (s *processSource) proportional(pid int) (uint64, error) {
+// proportional returns the proportional memory of a process in bytes. Kernels
+// before 4.14 do not have the file, which looks like a process that ended.
+func (s *pssSource) proportional(pid int) (uint64, error) {
 	var err error
-	s.buf, err = guard.ReadInto(s.path(pid, "smaps_rollup"), s.buf, maxFile)
+	s.buf, err = guard.ReadInto(s.proc+"/"+strconv.Itoa(pid)+"/smaps_rollup", s.buf, maxFile)
 	if errors.Is(err, fs.ErrPermission) {
-		return 0, fmt.Errorf("proc.memory.pssMB needs root or CAP_SYS_PTRACE: %w", err)
+		return 0, fmt.Errorf("needs root or CAP_SYS_PTRACE: %w", err)
 	}
 	if err != nil {
 		return 0, err
 	}
 	return procread.ParsePSS(s.buf)
+}
+
+// askProcess puts the question for the target into the batch. Where the
+// proportional memory is wanted too it follows, with the processes that were
+// found, while the batch runs.
+func (s *linuxSource) askProcess(ctx context.Context, b *guard.Batch, pss bool) func(*reading) *processReading {
+	if !s.hasTarget {
+		return func(*reading) *processReading { return nil }
+	}
+	if !pss {
+		p := guard.Add(b, &s.process.slot, s.process.read)
+		return func(r *reading) *processReading { return collect(r, p, "process") }
+	}
+	answer := make(chan func(*reading) *processReading, 1)
+	go func() { answer <- s.readWithPSS(ctx) }() // both its calls end with ctx
+	return func(r *reading) *processReading { return (<-answer)(r) }
+}
+
+// found is the target with the processes that it consists of.
+type found struct {
+	reading *processReading
+	pids    []int
+}
+
+// readWithPSS returns what puts the answers into the reading.
+func (s *linuxSource) readWithPSS(ctx context.Context) func(*reading) *processReading {
+	f, err := guard.Call(ctx, &s.process.slot, func(ctx context.Context) (found, error) {
+		p, err := s.process.read(ctx)
+		return found{p, slices.Clone(s.process.members)}, err
+	})
+	var errPSS error
+	if f.reading != nil {
+		f.reading.pss, errPSS = guard.Call(ctx, &s.pss.slot, func(ctx context.Context) (uint64, error) {
+			return s.pss.read(ctx, f.pids)
+		})
+	}
+	return func(r *reading) *processReading {
+		p := take(r, f.reading, err, "process")
+		if errPSS != nil {
+			r.errs = append(r.errs, &scrapers.SourceError{Source: "smaps_rollup", Err: fmt.Errorf("proc.memory.pssMB %w", errPSS)})
+		}
+		return p
+	}
 }

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -194,13 +195,79 @@ func TestPSSWithoutTheRightToTrace(t *testing.T) {
 	}
 	s := m.scraper(true)
 	md, err := s.Scrape(t.Context())
-	require.ErrorContains(t, err, "process: proc.memory.pssMB needs root or CAP_SYS_PTRACE: open "+m.root+"/proc/78/smaps_rollup")
+	require.ErrorContains(t, err, "smaps_rollup: proc.memory.pssMB needs root or CAP_SYS_PTRACE: open "+m.root+"/proc/78/smaps_rollup")
 	assert.NotContains(t, err.Error(), "\n", "one error")
 	tags := tagsOf(md)
 	assert.NotContains(t, tags, "proc.memory.pssMB", "a part would look like less memory")
 	for _, tag := range []string{"proc.memory.rssMB", "proc.cpu.threads", "proc.memory.percent", "memory_percent", "disk.in", "network.recv"} {
 		assert.Contains(t, tags, tag)
 	}
+}
+
+// The memory of big processes takes seconds to add up. That costs nothing else.
+func TestPSSThatHangs(t *testing.T) {
+	for _, tree := range []bool{true, false} {
+		t.Run(strconv.FormatBool(tree), func(t *testing.T) {
+			t.Parallel()
+			m := aTree(t)
+			m.target.Tree = tree
+			const file = "proc/77/smaps_rollup"
+			content, err := os.ReadFile(filepath.Join(m.root, file))
+			require.NoError(t, err)
+			m.fifo(file)
+			src := m.source()
+			for _, ctx := range []context.Context{shortly(t), t.Context()} { // it is given up, and then left alone
+				r := src.read(ctx, want{pss: true})
+				requireSources(t, r, "smaps_rollup")
+				require.ErrorContains(t, r.errs[0], "proc.memory.pssMB")
+				require.NotNil(t, r.process)
+				assert.Zero(t, r.process.pss)
+				assert.Positive(t, r.process.threads)
+				assert.Positive(t, r.process.rss)
+				assert.InDelta(t, 2, r.process.capacity, 0)
+			}
+			fifo := filepath.Join(m.root, file)
+			require.NoError(t, os.Rename(fifo, fifo+".fifo"))
+			m.write(map[string]string{file: string(content)})
+			release(fifo + ".fifo")
+			require.True(t, src.pss.slot.Settle(t.Context()))
+			r := src.read(t.Context(), want{pss: true})
+			requireSources(t, r)
+			assert.Positive(t, r.process.pss)
+		})
+	}
+}
+
+// Another source that hangs takes no time from it.
+func TestPSSBesideASourceThatHangs(t *testing.T) {
+	t.Parallel()
+	m := aTree(t)
+	m.fifo("proc/diskstats")
+	r := m.source().read(shortly(t), want{pss: true})
+	requireSources(t, r, "diskstats")
+	assert.Equal(t, uint64(256+128+64+32)*2048, r.process.pss)
+}
+
+func TestPSSOfAProcessThatHangsIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	m := aTree(t)
+	m.fifo("proc/77/statm")
+	src := m.source()
+	for _, ctx := range []context.Context{shortly(t), t.Context()} {
+		r := src.read(ctx, want{pss: true})
+		requireSources(t, r, "process")
+		assert.Nil(t, r.process)
+	}
+}
+
+// Of many processes the next is not begun when the time is up.
+func TestPSSStopsWhenTheTimeIsUp(t *testing.T) {
+	m := aTree(t)
+	s := &pssSource{proc: filepath.Join(m.root, "proc")}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.read(ctx, []int{77})
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // asNobody goes on without the rights of root.
