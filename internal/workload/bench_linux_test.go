@@ -98,7 +98,6 @@ wait`
 // returns its pid. They end with the benchmark.
 func startSleepers(b *testing.B, children int) int {
 	b.Helper()
-	//nolint:gosec // a number
 	cmd := exec.Command("/bin/sh", "-c", sleepers, "sh", strconv.Itoa(children))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
