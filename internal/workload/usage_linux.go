@@ -116,7 +116,7 @@ func (u *TreeUsage) settle(s *Snapshot, tree []*Process, present map[Key]member,
 		present[key] = now
 		orphans = append(orphans, old)
 	}
-	climb := climber{present: present, got: got, next: map[Key]Key{}}
+	climb := climber{previous: u.previous, got: got, next: map[Key]Key{}}
 	for i, p := range tree {
 		key := p.Key()
 		climb.take(key, orphans[i])
@@ -137,10 +137,12 @@ func takeFrom(got map[Key]uint64, key Key, ticks uint64) uint64 {
 	return ticks - part
 }
 
-// climber takes ticks off what a process and its ancestors got.
+// climber takes ticks off what a process and its ancestors at the last snapshot
+// got: who adopts an orphan was an ancestor then, and may be none of a process
+// that was itself adopted since.
 type climber struct {
-	present map[Key]member
-	got     map[Key]uint64
+	previous map[Key]member
+	got      map[Key]uint64
 	// next leads from a process that has nothing left up to one that may have.
 	next map[Key]Key
 }
@@ -174,10 +176,9 @@ func (c *climber) giver(key Key) (Key, bool) {
 func (c *climber) above(key Key) (Key, bool) {
 	above, ok := c.next[key]
 	if !ok {
-		above = c.present[key].parent
+		above = c.previous[key].parent
 	}
-	_, here := c.present[above]
-	return above, here
+	return above, above != Key{}
 }
 
 // handedOver is R, by process of the tree: what is known of the members that

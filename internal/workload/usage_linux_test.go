@@ -106,6 +106,12 @@ func TestTreeUsage(t *testing.T) {
 			300,
 		},
 		{
+			"an orphan adopted by one that then ended below another",
+			[]Process{root(0, 0), proc(11, 10, 200, 0, 0), proc(12, 11, 300, 0, 0), proc(13, 12, 400, 100, 0)},
+			[]Process{root(0, 0), zombie(proc(11, 10, 200, 0, 103)), zombie(proc(12, 10, 300, 0, 0))},
+			3,
+		},
+		{
 			"what only the parent can have got is taken off first",
 			[]Process{root(0, 0), proc(11, 10, 200, 0, 0), proc(12, 11, 300, 0, 0), proc(13, 12, 400, 0, 0), proc(14, 13, 500, 100, 0), proc(15, 11, 600, 100, 0)},
 			[]Process{root(0, 104), proc(11, 10, 200, 0, 103), proc(12, 11, 300, 0, 0)},
