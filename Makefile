@@ -52,8 +52,10 @@ bench: ## benchmarks, and the comparison with W&B's way of reading the host
 	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/...
 
 .PHONY: bench-host
-bench-host: ## the comparison alone
-	go test -run '^$$' -bench BenchmarkHost -benchtime 3000x ./internal/scrapers/host
+bench-host: ## the comparisons alone
+	go test -run '^$$' -bench 'BenchmarkHost/(without|one)_process' -benchtime 3000x ./internal/scrapers/host
+	go test -run '^$$' -bench BenchmarkHost/process_tree -benchtime 500x ./internal/scrapers/host
+	go test -run '^$$' -bench BenchmarkTreeAgainstChildren -benchtime 20x ./internal/workload
 
 .PHONY: generate
 generate: $(TOOLS)/mdatagen ## regenerate internal/metadata and documentation.md from metadata.yaml

@@ -4,7 +4,15 @@
 package workload
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"math"
 	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,41 +41,221 @@ func followTree(b *testing.B, s *Snapshots, u *TreeUsage) {
 
 // BenchmarkTreeAgainstChildren measures CPU time in one run: our snapshot with
 // the times of a tree, and the walk through gopsutil's Children as W&B does it,
-// which reads the processes' times as well.
+// per process and depth first, which reads the processes' times as well.
 func BenchmarkTreeAgainstChildren(b *testing.B) {
-	for range 20 {
-		c := startHeld("0")
-		b.Cleanup(c.release)
+	for _, size := range []struct{ members, all, walks int }{{31, 600, 2}, {200, 2000, 1}} {
+		var theirs time.Duration // a walk takes up to half a minute, and is made for the first b.N only
+		b.Run(fmt.Sprintf("tree of %d among %d processes", size.members, size.all), func(b *testing.B) {
+			root := startSleepers(b, size.members-1)
+			others := size.all - processesNow(b)
+			if others < 1 {
+				b.Skipf("%d more processes than %d run here", 1-others, size.all)
+			}
+			startSleepers(b, others-1)
+			s := NewSnapshots("/")
+			defer s.Close()
+			var u TreeUsage
+			ours := measured(max(b.N, 10), func() { // the walk takes all of the benchmark's time
+				snap, err := s.Take(b.Context())
+				require.NoError(b, err)
+				u.Update(snap, snap.Tree(root))
+			})
+			if theirs == 0 {
+				theirs = spent(size.walks, func() {
+					p, err := process.NewProcessWithContext(b.Context(), int32(root))
+					require.NoError(b, err)
+					require.Equal(b, size.members, walk(b.Context(), p))
+				})
+			}
+			b.ReportMetric(0, "ns/op") // of both together it says nothing
+			b.ReportMetric(float64(ours.Microseconds()), "ours-cpu-us")
+			b.ReportMetric(float64(theirs.Microseconds()), "gopsutil-cpu-us")
+			b.ReportMetric(ours.Seconds()/theirs.Seconds(), "cpu-ratio")
+		})
 	}
+}
+
+func processesNow(b *testing.B) int {
+	b.Helper()
 	s := NewSnapshots("/")
 	defer s.Close()
-	var u TreeUsage
-	b.ReportAllocs()
-	b.ResetTimer()
-	ours := measured(b.N, func() { followTree(b, s, &u) })
-	b.StopTimer()
-	walks := min(b.N, 20) // each is dear
-	theirs := measured(walks, func() {
-		root, err := process.NewProcess(int32(os.Getpid()))
-		require.NoError(b, err)
-		walk(root)
-	})
-	b.ReportMetric(float64(ours.Microseconds()), "ours-cpu-us")
-	b.ReportMetric(float64(theirs.Microseconds()), "gopsutil-cpu-us")
-	b.ReportMetric(ours.Seconds()/theirs.Seconds(), "cpu-ratio")
+	snap, err := s.Take(b.Context())
+	require.NoError(b, err)
+	return len(snap.Processes)
 }
 
-func walk(p *process.Process) {
-	_, _ = p.Times()
-	children, _ := p.Children()
+// sleepers starts processes that do nothing, says so, and ends them all when its
+// input ends, even if that is because we were killed.
+const sleepers = `i=0
+while [ $i -lt $1 ]; do sleep 600 & i=$((i+1)); done
+trap '' TERM
+echo started
+read x
+kill -s TERM 0
+wait`
+
+// startSleepers starts a process with so many children, which do nothing, and
+// returns its pid. They end with the benchmark.
+func startSleepers(b *testing.B, children int) int {
+	b.Helper()
+	cmd := exec.Command("/bin/sh", "-c", sleepers, "sh", strconv.Itoa(children))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	require.NoError(b, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	if err := cmd.Start(); err != nil {
+		b.Skipf("no shell: %v", err)
+	}
+	b.Cleanup(func() {
+		_ = stdin.Close()
+		insist := time.AfterFunc(10*time.Second, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })
+		_ = cmd.Wait() // the shell waits for all of them
+		insist.Stop()
+	})
+	line, _ := bufio.NewReader(stdout).ReadString('\n')
+	s := NewSnapshots("/")
+	defer s.Close()
+	snap, err := s.Take(b.Context())
+	require.NoError(b, err)
+	if n := len(snap.Tree(cmd.Process.Pid)); line == "" || n != children+1 {
+		b.Skipf("%d processes cannot be started here, but %d", children+1, n)
+	}
+	return cmd.Process.Pid
+}
+
+// walk reads a process and its descendants as W&B does, and counts them.
+func walk(ctx context.Context, p *process.Process) int {
+	n := 1
+	_, _ = p.TimesWithContext(ctx)
+	children, _ := p.ChildrenWithContext(ctx)
 	for _, child := range children {
-		walk(child)
+		n += walk(ctx, child)
+	}
+	return n
+}
+
+// BenchmarkManyProcesses follows a whole recorded machine, and tells how much
+// more ten times the processes cost.
+func BenchmarkManyProcesses(b *testing.B) {
+	var took [2]time.Duration
+	for i, n := range []int{1_000, 10_000} {
+		f := newFixture(b)
+		f.add(machineOf(n)...)
+		s := f.snapshots()
+		var u TreeUsage
+		took[i] = measured(b.N, func() {
+			snap, err := s.Take(b.Context())
+			require.NoError(b, err)
+			u.Update(snap, snap.Tree(1))
+		})
+		b.ReportMetric(took[i].Seconds()*1e6/float64(n), fmt.Sprintf("us/process-of-%d", n))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took[1].Seconds()/took[0].Seconds(), "linearity-ratio")
+}
+
+// machineOf is the tree of a first process with some depth: each of the others
+// has up to eight children.
+func machineOf(n int) []Process {
+	all := []Process{{Pid: 1, Start: 1, Own: 1, Threads: 1, Name: "init"}}
+	for pid := 2; pid <= n; pid++ {
+		all = append(all, Process{
+			Pid: pid, Parent: max(1, pid/8), Start: uint64(pid), Own: uint64(pid), Threads: 1, Name: "worker",
+		})
+	}
+	return all
+}
+
+// chainOf is a tree in which everybody has one child.
+func chainOf(n int) []Process {
+	all := machineOf(n)
+	for i := range all {
+		all[i].Parent = all[i].Pid - 1
+	}
+	return all
+}
+
+// Ten times the processes cost about ten times as much, not a hundred times,
+// and so does a tree of which all but the first process end at once, or every
+// second one does.
+func TestCostGrowsWithProcesses(t *testing.T) {
+	const few, many = 1_000, 10_000
+	reading := func(n int) func() {
+		f := newFixture(t)
+		f.add(machineOf(n)...)
+		s := f.snapshots()
+		var u TreeUsage
+		return func() {
+			snap, err := s.Take(t.Context())
+			require.NoError(t, err)
+			tree := snap.Tree(1)
+			require.Len(t, tree, n)
+			u.Update(snap, tree)
+		}
+	}
+	// following alternates between all the processes and a part of them.
+	following := func(all, part []Process) func() {
+		before, after := snapshotAt(20_000, all...), snapshotAt(30_000, part...)
+		return func() {
+			var u TreeUsage
+			for _, s := range []*Snapshot{before, after, before} {
+				u.Update(s, s.Tree(1))
+			}
+		}
+	}
+	tests := []struct {
+		name   string
+		factor time.Duration // a large map misses the caches that a small one fits in
+		of     func(n int) func()
+	}{
+		{"a machine is read and its tree followed", 20, reading},
+		{"a wide tree ends", 40, func(n int) func() { return following(machineOf(n), machineOf(1)) }},
+		{"a chain ends", 40, func(n int) func() { return following(chainOf(n), chainOf(1)) }},
+		{"the children of a chain end, in vain", 40, func(n int) func() {
+			part := chainOf(n / 2)
+			all := chainOf(n / 2)
+			for pid := n/2 + 1; pid <= n; pid++ {
+				all = append(all, Process{Pid: pid, Parent: pid - n/2, Start: 5, Own: 100})
+			}
+			return following(all, part)
+		}},
+		{"the grandchildren of a chain end, in vain", 40, func(n int) func() {
+			part := chainOf(n / 3)
+			all := chainOf(n / 3)
+			for pid := n/3 + 1; pid <= n; pid++ {
+				all = append(all, Process{Pid: pid, Parent: pid - n/3, Start: 5, Own: 100})
+			}
+			return following(all, part)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			small, large := best(tt.of(few)), best(tt.of(many))
+			t.Logf("%v for %d processes, %v for %d: %.1f times", small, few, large, many, large.Seconds()/small.Seconds())
+			require.Less(t, large, tt.factor*max(small, time.Millisecond/2))
+		})
 	}
 }
 
-// measured is the CPU time of a call.
+// best is the least CPU time of a call, of three.
+func best(fn func()) time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for range 3 {
+		runtime.GC()
+		least = min(least, measured(1, fn))
+	}
+	return least
+}
+
+// measured is the CPU time of a call, after one that does what is done once.
 func measured(n int, fn func()) time.Duration {
-	fn() // what is done once
+	fn()
+	return spent(n, fn)
+}
+
+// spent is the CPU time of a call.
+func spent(n int, fn func()) time.Duration {
 	before := cpuTimeOf(unix.RUSAGE_SELF)
 	for range n {
 		fn()

@@ -29,7 +29,7 @@ import (
 var testStart = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 type fixture struct {
-	t    *testing.T
+	t    testing.TB
 	root string
 	now  time.Time
 	// ticks is what the boot clock says.
@@ -37,7 +37,7 @@ type fixture struct {
 	ticksErr error
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{t: t, root: t.TempDir(), now: testStart, ticks: 5000}
 	f.write("sys/kernel/random/boot_id", "the boot\n")

@@ -10,15 +10,17 @@ type TreeUsage struct {
 	boot     string
 	ticks    uint64
 	known    bool
+	// inDebt tells that a member is owed something, or has something adrift.
+	inDebt bool
 }
 
 // member is what a process of the tree looked like at the last snapshot.
 type member struct {
 	own, children uint64
 	parent        Key
-	// owed is what it should have got by then from processes that were gone,
-	// and had not.
-	owed uint64
+	// owed is what it should have got by then from children that were gone, and
+	// had not; adrift is what it or one of its ancestors should have got.
+	owed, adrift uint64
 }
 
 // Update takes the tree as it is in a snapshot (root first, as Tree returns
@@ -36,12 +38,14 @@ type member struct {
 //
 // where c is the time of children waited for, and R(p) the own0 + c0 of the
 // members that are gone and whose nearest ancestor that is still in the tree
-// is p. What of R(p) p did not get is looked for further up, for an orphan is
-// waited for by the nearest ancestor that adopts such (a subreaper), and once
-// more at the next snapshot, for a pass takes time: the child may have ended
-// after p was read. Nothing is counted twice; time that a parent never gets
-// (it ignores SIGCHLD, or the orphan went to init) is looked for in vain, and
-// makes that of others get lost for as long.
+// is p. What of R(p) p did not get stays with p when p was the parent and lives
+// on, for nobody else can have waited. Otherwise it is looked for further up:
+// when its parent ends, a process becomes an orphan, and is waited for by the
+// nearest ancestor that adopts such (a subreaper). Both are looked for once more
+// at the next snapshot, for a pass takes time: the child may have ended after p
+// was read. Nothing is counted twice; time that a parent never gets (it ignores
+// SIGCHLD, or the orphan went to init) is looked for in vain, and makes that of
+// others get lost for as long.
 func (u *TreeUsage) Update(s *Snapshot, tree []*Process) (ticks uint64, ok bool) {
 	present := make(map[Key]member, len(tree))
 	keys := make(map[int]Key, len(tree))
@@ -50,6 +54,11 @@ func (u *TreeUsage) Update(s *Snapshot, tree []*Process) (ticks uint64, ok bool)
 	}
 	for _, p := range tree {
 		present[p.Key()] = member{own: p.Own, children: p.Children, parent: keys[p.Parent]}
+	}
+	if len(tree) > 0 { // parents may form a ring: it is cut at the root
+		root := present[tree[0].Key()]
+		root.parent = Key{}
+		present[tree[0].Key()] = root
 	}
 	// A boot that is not shown, or not for once, tells nothing.
 	if u.known && (u.boot == s.Boot || u.boot == "" || s.Boot == "") {
@@ -85,63 +94,134 @@ func (u *TreeUsage) delta(s *Snapshot, tree []*Process, present map[Key]member) 
 	return sum
 }
 
-// settle takes what is known already off what the processes of the tree got.
+// settle takes what is known already off what the processes of the tree got:
+// first what can only be with the parent itself.
 func (u *TreeUsage) settle(s *Snapshot, tree []*Process, present map[Key]member, got map[Key]uint64) {
-	known := u.handedOver(s, present)
+	owed, adrift := u.handedOver(s, present)
+	if len(owed)+len(adrift) == 0 && !u.inDebt {
+		return
+	}
+	u.inDebt = false
+	orphans := make([]uint64, 0, len(tree))
 	for _, p := range tree {
 		key := p.Key()
-		takeOff(present, got, key, u.previous[key].owed)
-		m := present[key]
-		m.owed = takeOff(present, got, key, known[key])
-		present[key] = m
+		before, now := u.previous[key], present[key]
+		old := before.adrift
+		if p.Zombie {
+			old += before.owed
+		} else {
+			takeFrom(got, key, before.owed)
+		}
+		now.owed = takeFrom(got, key, owed[key])
+		present[key] = now
+		orphans = append(orphans, old)
+	}
+	climb := climber{previous: u.previous, got: got, next: map[Key]Key{}}
+	for i, p := range tree {
+		key := p.Key()
+		climb.take(key, orphans[i])
+		now := present[key]
+		now.adrift = climb.take(key, adrift[key])
+		u.inDebt = u.inDebt || now.owed+now.adrift > 0
+		present[key] = now
 	}
 }
 
-// takeOff takes ticks off what a process and its ancestors got, the nearest
-// first, and returns those that none of them got.
-func takeOff(present map[Key]member, got map[Key]uint64, key Key, ticks uint64) uint64 {
-	for range len(present) {
-		if ticks == 0 {
-			return 0
-		}
-		part := min(ticks, got[key])
+// takeFrom takes ticks off what a process got, and returns those that it did
+// not get.
+func takeFrom(got map[Key]uint64, key Key, ticks uint64) uint64 {
+	part := min(ticks, got[key])
+	if part > 0 {
 		got[key] -= part
-		ticks -= part
-		m, here := present[key]
-		if !here {
+	}
+	return ticks - part
+}
+
+// climber takes ticks off what a process and its ancestors at the last snapshot
+// got: who adopts an orphan was an ancestor then, and may be none of a process
+// that was itself adopted since.
+type climber struct {
+	previous map[Key]member
+	got      map[Key]uint64
+	// next leads from a process that has nothing left up to one that may have.
+	next map[Key]Key
+}
+
+// take takes from the nearest first, and returns what none of them got.
+func (c *climber) take(key Key, ticks uint64) uint64 {
+	for ticks > 0 {
+		var here bool
+		if key, here = c.giver(key); !here {
 			break
 		}
-		key = m.parent
+		ticks = takeFrom(c.got, key, ticks)
 	}
 	return ticks
 }
 
-// handedOver is R: by process of the tree, what is known of the members that
-// are gone from the machine below it.
-func (u *TreeUsage) handedOver(s *Snapshot, present map[Key]member) map[Key]uint64 {
-	known := map[Key]uint64{}
-	for key, m := range u.previous {
-		if _, here := present[key]; here || s.Has(key) {
-			continue // one that left the tree alive has handed nothing over
-		}
-		if heir, ok := u.heir(m.parent, present); ok {
-			known[heir] += m.own + m.children + m.owed
-		}
+// giver is the nearest, from this process upwards, that has something left.
+func (c *climber) giver(key Key) (Key, bool) {
+	from, here := key, true
+	for here && c.got[key] == 0 {
+		key, here = c.above(key)
 	}
-	return known
+	for from != key { // those between need not be asked again
+		above, _ := c.above(from)
+		c.next[from] = key
+		from = above
+	}
+	return key, here
 }
 
-// heir is the nearest ancestor at the last snapshot that is still in the tree.
-func (u *TreeUsage) heir(key Key, present map[Key]member) (Key, bool) {
-	for range len(u.previous) {
-		if _, here := present[key]; here {
-			return key, true
-		}
-		m, was := u.previous[key]
-		if !was {
-			return Key{}, false
-		}
-		key = m.parent
+func (c *climber) above(key Key) (Key, bool) {
+	above, ok := c.next[key]
+	if !ok {
+		above = c.previous[key].parent
 	}
-	return Key{}, false
+	return above, above != Key{}
+}
+
+// handedOver is R, by process of the tree: what is known of the members that
+// are gone from the machine below it. It is owed to a parent that remains, else
+// adrift.
+func (u *TreeUsage) handedOver(s *Snapshot, present map[Key]member) (owed, adrift map[Key]uint64) {
+	owed, adrift = map[Key]uint64{}, map[Key]uint64{}
+	heirs := map[Key]Key{}
+	for key, m := range u.previous {
+		if s.Has(key) {
+			continue // one that left the tree alive has handed nothing over
+		}
+		heir := u.heir(key, present, heirs)
+		if heir == (Key{}) {
+			continue
+		}
+		adrift[heir] += m.owed + m.adrift
+		if parent := s.Find(m.parent.Pid); parent == nil || parent.Start != m.parent.Start || parent.Zombie {
+			adrift[heir] += m.own + m.children
+		} else if heir == m.parent {
+			owed[heir] += m.own + m.children
+		} // else the parent left the tree, and took it along
+	}
+	return owed, adrift
+}
+
+// heir is the nearest ancestor at the last snapshot that is still in the tree;
+// the zero Key when there is none. It remembers them all.
+func (u *TreeUsage) heir(key Key, present map[Key]member, heirs map[Key]Key) Key {
+	var below []Key
+	heir := Key{}
+	for known := false; !known; {
+		below = append(below, key)
+		parent := u.previous[key].parent // the zero Key above the root
+		if _, here := present[parent]; here || parent == (Key{}) {
+			heir, known = parent, true
+		} else {
+			heir, known = heirs[parent]
+		}
+		key = parent
+	}
+	for _, key := range below {
+		heirs[key] = heir
+	}
+	return heir
 }

@@ -84,8 +84,38 @@ func TestTreeUsage(t *testing.T) {
 		{
 			"an orphan adopted by the root, who waits",
 			[]Process{root(0, 0), proc(11, 10, 200, 0, 0), proc(12, 11, 300, 5, 0), proc(13, 12, 400, 1000, 0)},
-			[]Process{root(0, 5+1010), proc(11, 10, 200, 0, 0)},
+			[]Process{root(0, 5+1010)},
 			10,
+		},
+		{
+			"an orphan adopted above a parent that is not waited for yet",
+			[]Process{root(0, 0), proc(11, 10, 200, 0, 0), proc(12, 11, 300, 1000, 0)},
+			[]Process{root(0, 1010), zombie(proc(11, 10, 200, 2, 0))},
+			2 + 10,
+		},
+		{
+			"children are ignored by a parent that lives: what its own parent got is of others",
+			[]Process{root(0, 0), proc(11, 10, 200, 0, 0), proc(12, 11, 300, 500, 0)},
+			[]Process{root(0, 300), proc(11, 10, 200, 0, 0)},
+			300,
+		},
+		{
+			"a parent that left the tree took its child's time along",
+			[]Process{init, root(0, 0), proc(11, 10, 200, 5, 0), proc(12, 11, 300, 6, 0), proc(13, 12, 400, 500, 0)},
+			[]Process{init, root(0, 5+300), proc(12, 1, 300, 6, 501)},
+			300,
+		},
+		{
+			"an orphan adopted by one that then ended below another",
+			[]Process{root(0, 0), proc(11, 10, 200, 0, 0), proc(12, 11, 300, 0, 0), proc(13, 12, 400, 100, 0)},
+			[]Process{root(0, 0), zombie(proc(11, 10, 200, 0, 103)), zombie(proc(12, 10, 300, 0, 0))},
+			3,
+		},
+		{
+			"what only the parent can have got is taken off first",
+			[]Process{root(0, 0), proc(11, 10, 200, 0, 0), proc(12, 11, 300, 0, 0), proc(13, 12, 400, 0, 0), proc(14, 13, 500, 100, 0), proc(15, 11, 600, 100, 0)},
+			[]Process{root(0, 104), proc(11, 10, 200, 0, 103), proc(12, 11, 300, 0, 0)},
+			4 + 3,
 		},
 		{
 			"an older process joins with nothing",

@@ -6,6 +6,7 @@ package host
 import (
 	"context"
 	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 	"time"
@@ -29,11 +30,16 @@ import (
 // that guard our reads and the garbage collection, and the ratios: ours to
 // W&B's, which should be small.
 func BenchmarkHost(b *testing.B) {
-	for name, pid := range map[string]int{"without_pid": 0, "with_pid": os.Getpid()} {
-		b.Run(name, func(b *testing.B) {
-			wandb := measure(b.N, wandbFor(b, pid))
-			read := measure(b.N, readingFor(b, pid))
-			scrape := measure(b.N, scrapeFor(b, pid))
+	for _, bench := range benchTargets() {
+		b.Run(bench.name, func(b *testing.B) {
+			rounds := b.N
+			if bench.target.Tree {
+				startWorkers(b)
+				rounds = min(rounds, 100) // each is dear
+			}
+			wandb := measure(rounds, wandbFor(b, bench.target))
+			read := measure(b.N, readingFor(b, bench.target))
+			scrape := measure(b.N, scrapeFor(b, bench.target))
 			b.ReportMetric(0, "ns/op") // of the three together it says nothing
 			b.ReportMetric(wandb.cpuMicros, "wandb-cpu-us")
 			b.ReportMetric(wandb.allocs, "wandb-allocs")
@@ -47,13 +53,47 @@ func BenchmarkHost(b *testing.B) {
 
 // BenchmarkScrape is our scrape alone.
 func BenchmarkScrape(b *testing.B) {
-	for name, pid := range map[string]int{"without_pid": 0, "with_pid": os.Getpid()} {
-		b.Run(name, func(b *testing.B) {
-			scrape := scrapeFor(b, pid)
+	for _, bench := range benchTargets() {
+		b.Run(bench.name, func(b *testing.B) {
+			if bench.target.Tree {
+				startWorkers(b)
+			}
+			scrape := scrapeFor(b, bench.target)
 			b.ReportAllocs()
 			for b.Loop() {
 				scrape()
 			}
+		})
+	}
+}
+
+type benchTarget struct {
+	name   string
+	target scrapers.Target
+}
+
+func benchTargets() []benchTarget {
+	return []benchTarget{
+		{"without_process", scrapers.Target{}},
+		{"one_process", scrapers.Target{Pid: os.Getpid()}},
+		{"process_tree", scrapers.Target{Pid: os.Getpid(), Tree: true}},
+	}
+}
+
+// startWorkers makes a small tree of us: as many children as a training script
+// has that loads its data with a few workers. They do nothing.
+func startWorkers(b *testing.B) {
+	b.Helper()
+	for range 4 {
+		cmd := exec.Command("cat") // ends with its input
+		stdin, err := cmd.StdinPipe()
+		require.NoError(b, err)
+		if err := cmd.Start(); err != nil {
+			b.Skip(err)
+		}
+		b.Cleanup(func() {
+			_ = stdin.Close()
+			_ = cmd.Wait()
 		})
 	}
 }
@@ -90,14 +130,14 @@ func cpuTime() time.Duration {
 }
 
 // scrapeFor is the whole scrape, from /proc to pdata.
-func scrapeFor(b *testing.B, pid int) func() {
+func scrapeFor(b *testing.B, target scrapers.Target) func() {
 	b.Helper()
 	metrics := metadata.NewDefaultMetricsBuilderConfig()
 	s, err := newScraper(scrapers.Settings{
 		Receiver: receivertest.NewNopSettings(metadata.Type),
 		Metrics:  metrics,
 		Identity: identity.New("bench", "", "", metrics.ResourceAttributes),
-		Target:   scrapers.Target{Pid: pid},
+		Target:   target,
 	}, defaultConfig())
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = s.Shutdown(context.Background()) })
@@ -109,9 +149,9 @@ func scrapeFor(b *testing.B, pid int) func() {
 }
 
 // readingFor is the part of it that W&B's monitor does too.
-func readingFor(b *testing.B, pid int) func() {
+func readingFor(b *testing.B, target scrapers.Target) func() {
 	b.Helper()
-	src, err := newSource(defaultConfig().(*Config), "", scrapers.Target{Pid: pid})
+	src, err := newSource(defaultConfig().(*Config), "", target)
 	require.NoError(b, err)
 	b.Cleanup(src.close)
 	return func() {
@@ -121,13 +161,14 @@ func readingFor(b *testing.B, pid int) func() {
 	}
 }
 
-// wandbFor reads what core/internal/monitor of W&B's SDK reads per sample.
-func wandbFor(b *testing.B, pid int) func() {
+// wandbFor reads what core/internal/monitor of W&B's SDK reads per sample; of a
+// tree in its mode for such.
+func wandbFor(b *testing.B, target scrapers.Target) func() {
 	b.Helper()
-	var target *process.Process
-	if pid > 0 {
+	var root *process.Process
+	if target.IsSet() {
 		var err error
-		target, err = process.NewProcess(int32(pid))
+		root, err = process.NewProcessWithContext(b.Context(), int32(target.Pid))
 		require.NoError(b, err)
 	}
 	return func() {
@@ -140,16 +181,31 @@ func wandbFor(b *testing.B, pid int) func() {
 				b.Fatal(err)
 			}
 		}
-		if target == nil {
+		if root == nil {
 			return
 		}
-		_, errCPU := target.CPUPercent()
-		_, errRSS := target.MemoryInfo()
-		_, errThreads := target.NumThreads()
-		for _, err := range []error{errCPU, errRSS, errThreads} {
-			if err != nil {
-				b.Fatal(err)
+		members := []*process.Process{root}
+		if target.Tree {
+			members = descendants(b.Context(), members, root)
+		}
+		for _, p := range members {
+			_, errCPU := p.CPUPercentWithContext(b.Context())
+			_, errRSS := p.MemoryInfoWithContext(b.Context())
+			_, errThreads := p.NumThreadsWithContext(b.Context())
+			for _, err := range []error{errCPU, errRSS, errThreads} {
+				if err != nil {
+					b.Fatal(err)
+				}
 			}
 		}
 	}
+}
+
+// descendants appends a process' descendants, depth first.
+func descendants(ctx context.Context, found []*process.Process, p *process.Process) []*process.Process {
+	children, _ := p.ChildrenWithContext(ctx) // none is an error, too
+	for _, child := range children {
+		found = descendants(ctx, append(found, child), child)
+	}
+	return found
 }
