@@ -209,10 +209,10 @@ func TestCostGrowsWithProcesses(t *testing.T) {
 		factor time.Duration // a large map misses the caches that a small one fits in
 		of     func(n int) func()
 	}{
-		{"a machine is read and its tree followed", 20, reading},
-		{"a wide tree ends", 40, func(n int) func() { return following(machineOf(n), machineOf(1)) }},
-		{"a chain ends", 40, func(n int) func() { return following(chainOf(n), chainOf(1)) }},
-		{"the children of a chain end, in vain", 40, func(n int) func() {
+		{"a machine is read and its tree followed", 60, reading},
+		{"a wide tree ends", 60, func(n int) func() { return following(machineOf(n), machineOf(1)) }},
+		{"a chain ends", 60, func(n int) func() { return following(chainOf(n), chainOf(1)) }},
+		{"the children of a chain end, in vain", 60, func(n int) func() {
 			part := chainOf(n / 2)
 			all := chainOf(n / 2)
 			for pid := n/2 + 1; pid <= n; pid++ {
@@ -220,7 +220,7 @@ func TestCostGrowsWithProcesses(t *testing.T) {
 			}
 			return following(all, part)
 		}},
-		{"the grandchildren of a chain end, in vain", 40, func(n int) func() {
+		{"the grandchildren of a chain end, in vain", 60, func(n int) func() {
 			part := chainOf(n / 3)
 			all := chainOf(n / 3)
 			for pid := n/3 + 1; pid <= n; pid++ {
