@@ -191,8 +191,8 @@ func (s *linuxSource) addDisks(r *reading, t *diskTable) {
 	if t == nil {
 		return
 	}
-	for _, path := range s.resolved {
-		if d := t.backing(path); d >= 0 {
+	for _, f := range s.filesystems {
+		if d := t.backing(f.where.get()); d >= 0 {
 			t.reading.devices[d].backing = true
 		}
 	}

@@ -33,6 +33,12 @@ type filesystemSource struct {
 	where place
 }
 
+func newFilesystemSource(path, rootPath string, statfs func(string, *unix.Statfs_t) error) *filesystemSource {
+	s := &filesystemSource{path: path, rootPath: rootPath, statfs: statfs}
+	s.where.set(path)
+	return s
+}
+
 // place hands a path over from a call that may never come back.
 type place struct {
 	mu   sync.Mutex
@@ -146,9 +152,6 @@ func (s *linuxSource) addFilesystems(r *reading, pending []*guard.Pending[*files
 	for i, p := range pending {
 		if f := collect(r, p, "statfs "+s.filesystems[i].path); f != nil {
 			r.filesystems = append(r.filesystems, *f)
-		}
-		if where := s.filesystems[i].where.get(); where != "" {
-			s.resolved[i] = where
 		}
 	}
 }

@@ -16,8 +16,6 @@ import (
 // limitsReading is what control groups allow the target.
 type limitsReading struct {
 	limits cgroup.Limits
-	// quota is in CPUs; 0 is none.
-	quota float64
 }
 
 // askPhysical asks for the physical CPUs, once, where `cpu` is a percentage of

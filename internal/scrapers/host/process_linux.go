@@ -112,8 +112,9 @@ func (s *processSource) openFiles() {
 	if s.stat.Path != "" {
 		return
 	}
-	dir := s.proc + "/" + strconv.Itoa(s.pid)
-	s.stat.Path, s.statm.Path, s.status.Path = dir+"/stat", dir+"/statm", dir+"/status"
+	s.stat.Path = processFile(s.proc, s.pid, "stat")
+	s.statm.Path = processFile(s.proc, s.pid, "statm")
+	s.status.Path = processFile(s.proc, s.pid, "status")
 }
 
 // files are those that are held open.
@@ -183,7 +184,7 @@ func (s *processSource) readLimits(r *processReading) error {
 	if err != nil && !isEnded(err) {
 		return err
 	}
-	r.limits, r.quota = limits, limits.CPUs
+	r.limits = limits
 	return nil
 }
 
@@ -266,7 +267,7 @@ func (s *linuxSource) capacity(p *processReading, online int) float64 {
 	if online == 0 {
 		return 0 // affinity names CPUs that are not online too: alone it says nothing
 	}
-	return smallest(float64(online), p.capacity, p.quota)
+	return smallest(float64(online), p.capacity, p.limits.CPUs)
 }
 
 // smallest ignores what is not known.

@@ -33,13 +33,11 @@ type linuxSource struct {
 	memory      memorySource
 	filesystems []*filesystemSource
 	asked       []*guard.Pending[*filesystemReading]
-	// resolved holds where each configured path leads, as last known.
-	resolved []string
-	disks    *diskSource
-	network  *networkSource
-	stat     statSource
-	process  *processSource
-	pss      pssSource
+	disks       *diskSource
+	network     *networkSource
+	stat        statSource
+	process     *processSource
+	pss         pssSource
 
 	rootPath    string
 	denominator cpuDenominator
@@ -91,8 +89,7 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 		denominator: cfg.CPUDenominator,
 	}
 	for _, path := range cfg.DiskPaths {
-		s.filesystems = append(s.filesystems, &filesystemSource{path: path, rootPath: rootPath, statfs: env.statfs})
-		s.resolved = append(s.resolved, path)
+		s.filesystems = append(s.filesystems, newFilesystemSource(path, rootPath, env.statfs))
 	}
 	return s, nil
 }

@@ -72,14 +72,14 @@ func (s *processSource) addMembers(r *processReading, tree []*workload.Process) 
 // resident returns the resident pages of a member.
 func (s *processSource) resident(pid int) (uint64, error) {
 	var err error
-	if s.buf, err = guard.ReadInto(s.path(pid, "statm"), s.buf, maxFile); err != nil {
+	if s.buf, err = guard.ReadInto(processFile(s.proc, pid, "statm"), s.buf, maxFile); err != nil {
 		return 0, err
 	}
 	return procread.ParseResident(s.buf)
 }
 
-func (s *processSource) path(pid int, name string) string {
-	return s.proc + "/" + strconv.Itoa(pid) + "/" + name
+func processFile(proc string, pid int, name string) string {
+	return proc + "/" + strconv.Itoa(pid) + "/" + name
 }
 
 // pssSource adds up memory in which a page that n processes share counts one
@@ -112,7 +112,7 @@ func (s *pssSource) read(ctx context.Context, pids []int) (uint64, error) {
 // before 4.14 do not have the file, which looks like a process that ended.
 func (s *pssSource) proportional(pid int) (uint64, error) {
 	var err error
-	s.buf, err = guard.ReadInto(s.proc+"/"+strconv.Itoa(pid)+"/smaps_rollup", s.buf, maxFile)
+	s.buf, err = guard.ReadInto(processFile(s.proc, pid, "smaps_rollup"), s.buf, maxFile)
 	if errors.Is(err, fs.ErrPermission) {
 		return 0, fmt.Errorf("needs root or CAP_SYS_PTRACE: %w", err)
 	}
