@@ -27,6 +27,126 @@ func (ms *AnePowerMetricConfig) Unmarshal(parser *confmap.Conf) error {
 	return nil
 }
 
+// CgroupCPUMetricConfig provides config for the cgroup.cpu metric.
+type CgroupCPUMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CgroupCPUMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CgroupCPUPeriodsMetricConfig provides config for the cgroup.cpu.periods metric.
+type CgroupCPUPeriodsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CgroupCPUPeriodsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CgroupCPUThrottledPeriodsMetricConfig provides config for the cgroup.cpu.throttledPeriods metric.
+type CgroupCPUThrottledPeriodsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CgroupCPUThrottledPeriodsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CgroupCPUThrottledTimeMetricConfig provides config for the cgroup.cpu.throttledTime metric.
+type CgroupCPUThrottledTimeMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CgroupCPUThrottledTimeMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CgroupMemoryOomKillsMetricConfig provides config for the cgroup.memory.oomKills metric.
+type CgroupMemoryOomKillsMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CgroupMemoryOomKillsMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// CgroupPressureMetricConfig provides config for the cgroup.pressure metric.
+type CgroupPressureMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *CgroupPressureMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
 // CPUMetricConfig provides config for the cpu metric.
 type CPUMetricConfig struct {
 	Enabled          bool `mapstructure:"enabled"`
@@ -3370,6 +3490,12 @@ func (ms *TrnSramEccUncorrectedMetricConfig) Unmarshal(parser *confmap.Conf) err
 // MetricsConfig provides config for wandbsys metrics.
 type MetricsConfig struct {
 	AnePower                                      AnePowerMetricConfig                                      `mapstructure:"ane.power"`
+	CgroupCPU                                     CgroupCPUMetricConfig                                     `mapstructure:"cgroup.cpu"`
+	CgroupCPUPeriods                              CgroupCPUPeriodsMetricConfig                              `mapstructure:"cgroup.cpu.periods"`
+	CgroupCPUThrottledPeriods                     CgroupCPUThrottledPeriodsMetricConfig                     `mapstructure:"cgroup.cpu.throttledPeriods"`
+	CgroupCPUThrottledTime                        CgroupCPUThrottledTimeMetricConfig                        `mapstructure:"cgroup.cpu.throttledTime"`
+	CgroupMemoryOomKills                          CgroupMemoryOomKillsMetricConfig                          `mapstructure:"cgroup.memory.oomKills"`
+	CgroupPressure                                CgroupPressureMetricConfig                                `mapstructure:"cgroup.pressure"`
 	CPU                                           CPUMetricConfig                                           `mapstructure:"cpu"`
 	CPUAvgTemp                                    CPUAvgTempMetricConfig                                    `mapstructure:"cpu.avg_temp"`
 	CPUCPUPercent                                 CPUCPUPercentMetricConfig                                 `mapstructure:"cpu.cpu_percent"`
@@ -3542,6 +3668,24 @@ type MetricsConfig struct {
 func DefaultMetricsConfig() MetricsConfig {
 	return MetricsConfig{
 		AnePower: AnePowerMetricConfig{
+			Enabled: false,
+		},
+		CgroupCPU: CgroupCPUMetricConfig{
+			Enabled: false,
+		},
+		CgroupCPUPeriods: CgroupCPUPeriodsMetricConfig{
+			Enabled: false,
+		},
+		CgroupCPUThrottledPeriods: CgroupCPUThrottledPeriodsMetricConfig{
+			Enabled: false,
+		},
+		CgroupCPUThrottledTime: CgroupCPUThrottledTimeMetricConfig{
+			Enabled: false,
+		},
+		CgroupMemoryOomKills: CgroupMemoryOomKillsMetricConfig{
+			Enabled: false,
+		},
+		CgroupPressure: CgroupPressureMetricConfig{
 			Enabled: false,
 		},
 		CPU: CPUMetricConfig{
@@ -4076,24 +4220,78 @@ func (rac *ResourceAttributeConfig) Unmarshal(parser *confmap.Conf) error {
 
 // ResourceAttributesConfig provides config for wandbsys resource attributes.
 type ResourceAttributesConfig struct {
+	AwsEcsTaskID          ResourceAttributeConfig `mapstructure:"aws.ecs.task.id"`
+	ContainerID           ResourceAttributeConfig `mapstructure:"container.id"`
+	ContainerRuntime      ResourceAttributeConfig `mapstructure:"container.runtime"`
 	HostName              ResourceAttributeConfig `mapstructure:"host.name"`
+	K8sContainerName      ResourceAttributeConfig `mapstructure:"k8s.container.name"`
+	K8sNamespaceName      ResourceAttributeConfig `mapstructure:"k8s.namespace.name"`
+	K8sPodName            ResourceAttributeConfig `mapstructure:"k8s.pod.name"`
+	K8sPodUID             ResourceAttributeConfig `mapstructure:"k8s.pod.uid"`
+	K8sQos                ResourceAttributeConfig `mapstructure:"k8s.qos"`
 	OsType                ResourceAttributeConfig `mapstructure:"os.type"`
+	ProcessCommand        ResourceAttributeConfig `mapstructure:"process.command"`
 	ProcessExecutableName ResourceAttributeConfig `mapstructure:"process.executable.name"`
 	ProcessPid            ResourceAttributeConfig `mapstructure:"process.pid"`
 	ServiceInstanceID     ResourceAttributeConfig `mapstructure:"service.instance.id"`
 	ServiceName           ResourceAttributeConfig `mapstructure:"service.name"`
+	SlurmJobID            ResourceAttributeConfig `mapstructure:"slurm.job.id"`
+	SlurmJobName          ResourceAttributeConfig `mapstructure:"slurm.job.name"`
+	SlurmSluid            ResourceAttributeConfig `mapstructure:"slurm.sluid"`
+	SlurmStepID           ResourceAttributeConfig `mapstructure:"slurm.step.id"`
+	SlurmTaskID           ResourceAttributeConfig `mapstructure:"slurm.task.id"`
+	SlurmUID              ResourceAttributeConfig `mapstructure:"slurm.uid"`
 	WandbCPUCount         ResourceAttributeConfig `mapstructure:"wandb.cpu_count"`
 	WandbCPUCountLogical  ResourceAttributeConfig `mapstructure:"wandb.cpu_count_logical"`
+	WandbEntity           ResourceAttributeConfig `mapstructure:"wandb.entity"`
+	WandbGroup            ResourceAttributeConfig `mapstructure:"wandb.group"`
+	WandbJobType          ResourceAttributeConfig `mapstructure:"wandb.job_type"`
 	WandbLabel            ResourceAttributeConfig `mapstructure:"wandb.label"`
+	WandbLocalRank        ResourceAttributeConfig `mapstructure:"wandb.local_rank"`
 	WandbMemoryTotal      ResourceAttributeConfig `mapstructure:"wandb.memory_total"`
+	WandbMode             ResourceAttributeConfig `mapstructure:"wandb.mode"`
+	WandbProject          ResourceAttributeConfig `mapstructure:"wandb.project"`
+	WandbRank             ResourceAttributeConfig `mapstructure:"wandb.rank"`
+	WandbRunID            ResourceAttributeConfig `mapstructure:"wandb.run_id"`
+	WandbRunIds           ResourceAttributeConfig `mapstructure:"wandb.run_ids"`
+	WandbSweepID          ResourceAttributeConfig `mapstructure:"wandb.sweep_id"`
+	WandbWorldSize        ResourceAttributeConfig `mapstructure:"wandb.world_size"`
+	WandbsysWorkloadKind  ResourceAttributeConfig `mapstructure:"wandbsys.workload.kind"`
 }
 
 func DefaultResourceAttributesConfig() ResourceAttributesConfig {
 	return ResourceAttributesConfig{
+		AwsEcsTaskID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		ContainerID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		ContainerRuntime: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		HostName: ResourceAttributeConfig{
 			Enabled: true,
 		},
+		K8sContainerName: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		K8sNamespaceName: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		K8sPodName: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		K8sPodUID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		K8sQos: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		OsType: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		ProcessCommand: ResourceAttributeConfig{
 			Enabled: true,
 		},
 		ProcessExecutableName: ResourceAttributeConfig{
@@ -4108,16 +4306,70 @@ func DefaultResourceAttributesConfig() ResourceAttributesConfig {
 		ServiceName: ResourceAttributeConfig{
 			Enabled: true,
 		},
+		SlurmJobID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		SlurmJobName: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		SlurmSluid: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		SlurmStepID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		SlurmTaskID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		SlurmUID: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		WandbCPUCount: ResourceAttributeConfig{
 			Enabled: true,
 		},
 		WandbCPUCountLogical: ResourceAttributeConfig{
 			Enabled: true,
 		},
+		WandbEntity: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbGroup: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbJobType: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		WandbLabel: ResourceAttributeConfig{
 			Enabled: true,
 		},
+		WandbLocalRank: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		WandbMemoryTotal: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbMode: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbProject: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbRank: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbRunID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbRunIds: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbSweepID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbWorldSize: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbsysWorkloadKind: ResourceAttributeConfig{
 			Enabled: true,
 		},
 	}

@@ -267,6 +267,62 @@ var MapAttributePercentile = map[string]AttributePercentile{
 	"p100": AttributePercentileP100,
 }
 
+// AttributeResource specifies the value resource attribute.
+type AttributeResource int
+
+const (
+	_ AttributeResource = iota
+	AttributeResourceCPU
+	AttributeResourceIo
+	AttributeResourceMemory
+)
+
+// String returns the string representation of the AttributeResource.
+func (av AttributeResource) String() string {
+	switch av {
+	case AttributeResourceCPU:
+		return "cpu"
+	case AttributeResourceIo:
+		return "io"
+	case AttributeResourceMemory:
+		return "memory"
+	}
+	return ""
+}
+
+// MapAttributeResource is a helper map of string to AttributeResource attribute value.
+var MapAttributeResource = map[string]AttributeResource{
+	"cpu":    AttributeResourceCPU,
+	"io":     AttributeResourceIo,
+	"memory": AttributeResourceMemory,
+}
+
+// AttributeStall specifies the value stall attribute.
+type AttributeStall int
+
+const (
+	_ AttributeStall = iota
+	AttributeStallFull
+	AttributeStallSome
+)
+
+// String returns the string representation of the AttributeStall.
+func (av AttributeStall) String() string {
+	switch av {
+	case AttributeStallFull:
+		return "full"
+	case AttributeStallSome:
+		return "some"
+	}
+	return ""
+}
+
+// MapAttributeStall is a helper map of string to AttributeStall attribute value.
+var MapAttributeStall = map[string]AttributeStall{
+	"full": AttributeStallFull,
+	"some": AttributeStallSome,
+}
+
 // AttributeStat specifies the value stat attribute.
 type AttributeStat int
 
@@ -392,6 +448,25 @@ var MapAttributeStatusType = map[string]AttributeStatusType{
 var MetricsInfo = metricsInfo{
 	AnePower: metricInfo{
 		Name: "ane.power",
+	},
+	CgroupCPU: metricInfo{
+		Name: "cgroup.cpu",
+	},
+	CgroupCPUPeriods: metricInfo{
+		Name: "cgroup.cpu.periods",
+	},
+	CgroupCPUThrottledPeriods: metricInfo{
+		Name: "cgroup.cpu.throttledPeriods",
+	},
+	CgroupCPUThrottledTime: metricInfo{
+		Name: "cgroup.cpu.throttledTime",
+	},
+	CgroupMemoryOomKills: metricInfo{
+		Name: "cgroup.memory.oomKills",
+	},
+	CgroupPressure: metricInfo{
+		Name:       "cgroup.pressure",
+		Attributes: []string{"resource", "stall"},
 	},
 	CPU: metricInfo{
 		Name: "cpu",
@@ -1030,6 +1105,12 @@ var MetricsInfo = metricsInfo{
 
 type metricsInfo struct {
 	AnePower                                      metricInfo
+	CgroupCPU                                     metricInfo
+	CgroupCPUPeriods                              metricInfo
+	CgroupCPUThrottledPeriods                     metricInfo
+	CgroupCPUThrottledTime                        metricInfo
+	CgroupMemoryOomKills                          metricInfo
+	CgroupPressure                                metricInfo
 	CPU                                           metricInfo
 	CPUAvgTemp                                    metricInfo
 	CPUCPUPercent                                 metricInfo
@@ -1316,6 +1397,319 @@ func (m *metricAnePower) emit(metrics pmetric.MetricSlice) {
 
 func newMetricAnePower(cfg AnePowerMetricConfig) metricAnePower {
 	m := metricAnePower{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCgroupCPU struct {
+	data     pmetric.Metric        // data buffer for generated metric.
+	config   CgroupCPUMetricConfig // metric config provided by user.
+	capacity int                   // max observed number of data points added to the metric.
+}
+
+// init fills cgroup.cpu metric with initial data.
+func (m *metricCgroupCPU) init() {
+	m.data.SetName("cgroup.cpu")
+	m.data.SetDescription("CPU use of the workload's whole control group over the last interval, whatever processes it holds and held: 100 x growth of usage_usec of cpu.stat (version 1: cpuacct.usage) / elapsed monotonic time / the CPUs available to the root process (see cpu). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent at the first scrape, outside of any group (the root group), and when the file cannot be read. Linux only.")
+	m.data.SetUnit("%")
+	m.data.SetEmptyGauge()
+}
+
+func (m *metricCgroupCPU) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCgroupCPU) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCgroupCPU) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCgroupCPU(cfg CgroupCPUMetricConfig) metricCgroupCPU {
+	m := metricCgroupCPU{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCgroupCPUPeriods struct {
+	data     pmetric.Metric               // data buffer for generated metric.
+	config   CgroupCPUPeriodsMetricConfig // metric config provided by user.
+	capacity int                          // max observed number of data points added to the metric.
+}
+
+// init fills cgroup.cpu.periods metric with initial data.
+func (m *metricCgroupCPUPeriods) init() {
+	m.data.SetName("cgroup.cpu.periods")
+	m.data.SetDescription("Enforcement periods of the CPU quota that have elapsed while the workload's control group was runnable: nr_periods of cpu.stat. The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group has no CPU controller. Linux only.")
+	m.data.SetUnit("{period}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+}
+
+func (m *metricCgroupCPUPeriods) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCgroupCPUPeriods) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCgroupCPUPeriods) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCgroupCPUPeriods(cfg CgroupCPUPeriodsMetricConfig) metricCgroupCPUPeriods {
+	m := metricCgroupCPUPeriods{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCgroupCPUThrottledPeriods struct {
+	data     pmetric.Metric                        // data buffer for generated metric.
+	config   CgroupCPUThrottledPeriodsMetricConfig // metric config provided by user.
+	capacity int                                   // max observed number of data points added to the metric.
+}
+
+// init fills cgroup.cpu.throttledPeriods metric with initial data.
+func (m *metricCgroupCPUThrottledPeriods) init() {
+	m.data.SetName("cgroup.cpu.throttledPeriods")
+	m.data.SetDescription("Periods in which the workload's control group used up its CPU quota and was held back: nr_throttled of cpu.stat. Group and absence as for cgroup.cpu.periods.")
+	m.data.SetUnit("{period}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+}
+
+func (m *metricCgroupCPUThrottledPeriods) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCgroupCPUThrottledPeriods) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCgroupCPUThrottledPeriods) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCgroupCPUThrottledPeriods(cfg CgroupCPUThrottledPeriodsMetricConfig) metricCgroupCPUThrottledPeriods {
+	m := metricCgroupCPUThrottledPeriods{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCgroupCPUThrottledTime struct {
+	data     pmetric.Metric                     // data buffer for generated metric.
+	config   CgroupCPUThrottledTimeMetricConfig // metric config provided by user.
+	capacity int                                // max observed number of data points added to the metric.
+}
+
+// init fills cgroup.cpu.throttledTime metric with initial data.
+func (m *metricCgroupCPUThrottledTime) init() {
+	m.data.SetName("cgroup.cpu.throttledTime")
+	m.data.SetDescription("Time for which the workload's control group was held back by its CPU quota, in seconds, summed over CPUs: throttled_usec of cpu.stat (version 1: throttled_time, ns). Group and absence as for cgroup.cpu.periods.")
+	m.data.SetUnit("s")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+}
+
+func (m *metricCgroupCPUThrottledTime) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCgroupCPUThrottledTime) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCgroupCPUThrottledTime) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCgroupCPUThrottledTime(cfg CgroupCPUThrottledTimeMetricConfig) metricCgroupCPUThrottledTime {
+	m := metricCgroupCPUThrottledTime{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCgroupMemoryOomKills struct {
+	data     pmetric.Metric                   // data buffer for generated metric.
+	config   CgroupMemoryOomKillsMetricConfig // metric config provided by user.
+	capacity int                              // max observed number of data points added to the metric.
+}
+
+// init fills cgroup.memory.oomKills metric with initial data.
+func (m *metricCgroupMemoryOomKills) init() {
+	m.data.SetName("cgroup.memory.oomKills")
+	m.data.SetDescription("Processes of the workload's control group and the groups below it that the kernel killed for lack of memory: oom_kill of memory.events (version 1: oom_kill of memory.oom_control, Linux 4.13 and later). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group does not tell. Linux only.")
+	m.data.SetUnit("{process}")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+}
+
+func (m *metricCgroupMemoryOomKills) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCgroupMemoryOomKills) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCgroupMemoryOomKills) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCgroupMemoryOomKills(cfg CgroupMemoryOomKillsMetricConfig) metricCgroupMemoryOomKills {
+	m := metricCgroupMemoryOomKills{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricCgroupPressure struct {
+	data     pmetric.Metric             // data buffer for generated metric.
+	config   CgroupPressureMetricConfig // metric config provided by user.
+	capacity int                        // max observed number of data points added to the metric.
+}
+
+// init fills cgroup.pressure metric with initial data.
+func (m *metricCgroupPressure) init() {
+	m.data.SetName("cgroup.pressure")
+	m.data.SetDescription("Time for which tasks of the workload's control group waited for a resource, in microseconds: total of cpu.pressure, memory.pressure and io.pressure (version 2 only). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent without pressure stall information. Linux only.")
+	m.data.SetUnit("us")
+	m.data.SetEmptySum()
+	m.data.Sum().SetIsMonotonic(true)
+	m.data.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	m.data.Sum().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricCgroupPressure) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, resourceAttributeValue string, stallAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Sum().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("resource", resourceAttributeValue)
+	dp.Attributes().PutStr("stall", stallAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricCgroupPressure) updateCapacity() {
+	if m.data.Sum().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Sum().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricCgroupPressure) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Sum().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricCgroupPressure(cfg CgroupPressureMetricConfig) metricCgroupPressure {
+	m := metricCgroupPressure{config: cfg}
 
 	if cfg.Enabled {
 		m.data = pmetric.NewMetric()
@@ -10359,6 +10753,12 @@ type MetricsBuilder struct {
 	resourceAttributeIncludeFilter                      map[string]filter.Filter
 	resourceAttributeExcludeFilter                      map[string]filter.Filter
 	metricAnePower                                      metricAnePower
+	metricCgroupCPU                                     metricCgroupCPU
+	metricCgroupCPUPeriods                              metricCgroupCPUPeriods
+	metricCgroupCPUThrottledPeriods                     metricCgroupCPUThrottledPeriods
+	metricCgroupCPUThrottledTime                        metricCgroupCPUThrottledTime
+	metricCgroupMemoryOomKills                          metricCgroupMemoryOomKills
+	metricCgroupPressure                                metricCgroupPressure
 	metricCPU                                           metricCPU
 	metricCPUAvgTemp                                    metricCPUAvgTemp
 	metricCPUCPUPercent                                 metricCPUCPUPercent
@@ -10552,6 +10952,12 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 		metricsBuffer:                                       pmetric.NewMetrics(),
 		buildInfo:                                           settings.BuildInfo,
 		metricAnePower:                                      newMetricAnePower(mbc.Metrics.AnePower),
+		metricCgroupCPU:                                     newMetricCgroupCPU(mbc.Metrics.CgroupCPU),
+		metricCgroupCPUPeriods:                              newMetricCgroupCPUPeriods(mbc.Metrics.CgroupCPUPeriods),
+		metricCgroupCPUThrottledPeriods:                     newMetricCgroupCPUThrottledPeriods(mbc.Metrics.CgroupCPUThrottledPeriods),
+		metricCgroupCPUThrottledTime:                        newMetricCgroupCPUThrottledTime(mbc.Metrics.CgroupCPUThrottledTime),
+		metricCgroupMemoryOomKills:                          newMetricCgroupMemoryOomKills(mbc.Metrics.CgroupMemoryOomKills),
+		metricCgroupPressure:                                newMetricCgroupPressure(mbc.Metrics.CgroupPressure),
 		metricCPU:                                           newMetricCPU(mbc.Metrics.CPU),
 		metricCPUAvgTemp:                                    newMetricCPUAvgTemp(mbc.Metrics.CPUAvgTemp),
 		metricCPUCPUPercent:                                 newMetricCPUCPUPercent(mbc.Metrics.CPUCPUPercent),
@@ -10722,17 +11128,71 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 		resourceAttributeIncludeFilter:                      make(map[string]filter.Filter),
 		resourceAttributeExcludeFilter:                      make(map[string]filter.Filter),
 	}
+	if mbc.ResourceAttributes.AwsEcsTaskID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["aws.ecs.task.id"] = filter.CreateFilter(mbc.ResourceAttributes.AwsEcsTaskID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.AwsEcsTaskID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["aws.ecs.task.id"] = filter.CreateFilter(mbc.ResourceAttributes.AwsEcsTaskID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.ContainerID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["container.id"] = filter.CreateFilter(mbc.ResourceAttributes.ContainerID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.ContainerID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["container.id"] = filter.CreateFilter(mbc.ResourceAttributes.ContainerID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.ContainerRuntime.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["container.runtime"] = filter.CreateFilter(mbc.ResourceAttributes.ContainerRuntime.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.ContainerRuntime.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["container.runtime"] = filter.CreateFilter(mbc.ResourceAttributes.ContainerRuntime.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.HostName.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["host.name"] = filter.CreateFilter(mbc.ResourceAttributes.HostName.MetricsInclude)
 	}
 	if mbc.ResourceAttributes.HostName.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["host.name"] = filter.CreateFilter(mbc.ResourceAttributes.HostName.MetricsExclude)
 	}
+	if mbc.ResourceAttributes.K8sContainerName.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["k8s.container.name"] = filter.CreateFilter(mbc.ResourceAttributes.K8sContainerName.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.K8sContainerName.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["k8s.container.name"] = filter.CreateFilter(mbc.ResourceAttributes.K8sContainerName.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.K8sNamespaceName.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["k8s.namespace.name"] = filter.CreateFilter(mbc.ResourceAttributes.K8sNamespaceName.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.K8sNamespaceName.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["k8s.namespace.name"] = filter.CreateFilter(mbc.ResourceAttributes.K8sNamespaceName.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.K8sPodName.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["k8s.pod.name"] = filter.CreateFilter(mbc.ResourceAttributes.K8sPodName.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.K8sPodName.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["k8s.pod.name"] = filter.CreateFilter(mbc.ResourceAttributes.K8sPodName.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.K8sPodUID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["k8s.pod.uid"] = filter.CreateFilter(mbc.ResourceAttributes.K8sPodUID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.K8sPodUID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["k8s.pod.uid"] = filter.CreateFilter(mbc.ResourceAttributes.K8sPodUID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.K8sQos.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["k8s.qos"] = filter.CreateFilter(mbc.ResourceAttributes.K8sQos.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.K8sQos.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["k8s.qos"] = filter.CreateFilter(mbc.ResourceAttributes.K8sQos.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.OsType.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["os.type"] = filter.CreateFilter(mbc.ResourceAttributes.OsType.MetricsInclude)
 	}
 	if mbc.ResourceAttributes.OsType.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["os.type"] = filter.CreateFilter(mbc.ResourceAttributes.OsType.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.ProcessCommand.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["process.command"] = filter.CreateFilter(mbc.ResourceAttributes.ProcessCommand.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.ProcessCommand.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["process.command"] = filter.CreateFilter(mbc.ResourceAttributes.ProcessCommand.MetricsExclude)
 	}
 	if mbc.ResourceAttributes.ProcessExecutableName.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["process.executable.name"] = filter.CreateFilter(mbc.ResourceAttributes.ProcessExecutableName.MetricsInclude)
@@ -10758,6 +11218,42 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 	if mbc.ResourceAttributes.ServiceName.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["service.name"] = filter.CreateFilter(mbc.ResourceAttributes.ServiceName.MetricsExclude)
 	}
+	if mbc.ResourceAttributes.SlurmJobID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["slurm.job.id"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmJobID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.SlurmJobID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["slurm.job.id"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmJobID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.SlurmJobName.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["slurm.job.name"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmJobName.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.SlurmJobName.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["slurm.job.name"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmJobName.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.SlurmSluid.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["slurm.sluid"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmSluid.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.SlurmSluid.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["slurm.sluid"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmSluid.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.SlurmStepID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["slurm.step.id"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmStepID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.SlurmStepID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["slurm.step.id"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmStepID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.SlurmTaskID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["slurm.task.id"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmTaskID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.SlurmTaskID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["slurm.task.id"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmTaskID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.SlurmUID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["slurm.uid"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmUID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.SlurmUID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["slurm.uid"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmUID.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.WandbCPUCount.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["wandb.cpu_count"] = filter.CreateFilter(mbc.ResourceAttributes.WandbCPUCount.MetricsInclude)
 	}
@@ -10770,17 +11266,89 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 	if mbc.ResourceAttributes.WandbCPUCountLogical.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["wandb.cpu_count_logical"] = filter.CreateFilter(mbc.ResourceAttributes.WandbCPUCountLogical.MetricsExclude)
 	}
+	if mbc.ResourceAttributes.WandbEntity.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.entity"] = filter.CreateFilter(mbc.ResourceAttributes.WandbEntity.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbEntity.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.entity"] = filter.CreateFilter(mbc.ResourceAttributes.WandbEntity.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbGroup.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.group"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGroup.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbGroup.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.group"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGroup.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbJobType.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.job_type"] = filter.CreateFilter(mbc.ResourceAttributes.WandbJobType.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbJobType.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.job_type"] = filter.CreateFilter(mbc.ResourceAttributes.WandbJobType.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.WandbLabel.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["wandb.label"] = filter.CreateFilter(mbc.ResourceAttributes.WandbLabel.MetricsInclude)
 	}
 	if mbc.ResourceAttributes.WandbLabel.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["wandb.label"] = filter.CreateFilter(mbc.ResourceAttributes.WandbLabel.MetricsExclude)
 	}
+	if mbc.ResourceAttributes.WandbLocalRank.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.local_rank"] = filter.CreateFilter(mbc.ResourceAttributes.WandbLocalRank.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbLocalRank.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.local_rank"] = filter.CreateFilter(mbc.ResourceAttributes.WandbLocalRank.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.WandbMemoryTotal.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["wandb.memory_total"] = filter.CreateFilter(mbc.ResourceAttributes.WandbMemoryTotal.MetricsInclude)
 	}
 	if mbc.ResourceAttributes.WandbMemoryTotal.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["wandb.memory_total"] = filter.CreateFilter(mbc.ResourceAttributes.WandbMemoryTotal.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbMode.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.mode"] = filter.CreateFilter(mbc.ResourceAttributes.WandbMode.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbMode.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.mode"] = filter.CreateFilter(mbc.ResourceAttributes.WandbMode.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbProject.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.project"] = filter.CreateFilter(mbc.ResourceAttributes.WandbProject.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbProject.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.project"] = filter.CreateFilter(mbc.ResourceAttributes.WandbProject.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbRank.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.rank"] = filter.CreateFilter(mbc.ResourceAttributes.WandbRank.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbRank.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.rank"] = filter.CreateFilter(mbc.ResourceAttributes.WandbRank.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbRunID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.run_id"] = filter.CreateFilter(mbc.ResourceAttributes.WandbRunID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbRunID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.run_id"] = filter.CreateFilter(mbc.ResourceAttributes.WandbRunID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbRunIds.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.run_ids"] = filter.CreateFilter(mbc.ResourceAttributes.WandbRunIds.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbRunIds.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.run_ids"] = filter.CreateFilter(mbc.ResourceAttributes.WandbRunIds.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbSweepID.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.sweep_id"] = filter.CreateFilter(mbc.ResourceAttributes.WandbSweepID.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbSweepID.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.sweep_id"] = filter.CreateFilter(mbc.ResourceAttributes.WandbSweepID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbWorldSize.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.world_size"] = filter.CreateFilter(mbc.ResourceAttributes.WandbWorldSize.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbWorldSize.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.world_size"] = filter.CreateFilter(mbc.ResourceAttributes.WandbWorldSize.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbsysWorkloadKind.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandbsys.workload.kind"] = filter.CreateFilter(mbc.ResourceAttributes.WandbsysWorkloadKind.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbsysWorkloadKind.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandbsys.workload.kind"] = filter.CreateFilter(mbc.ResourceAttributes.WandbsysWorkloadKind.MetricsExclude)
 	}
 
 	for _, op := range options {
@@ -10853,6 +11421,12 @@ func (mb *MetricsBuilder) EmitForResource(options ...ResourceMetricsOption) {
 	ils.Scope().SetVersion(mb.buildInfo.Version)
 	ils.Metrics().EnsureCapacity(mb.metricsCapacity)
 	mb.metricAnePower.emit(ils.Metrics())
+	mb.metricCgroupCPU.emit(ils.Metrics())
+	mb.metricCgroupCPUPeriods.emit(ils.Metrics())
+	mb.metricCgroupCPUThrottledPeriods.emit(ils.Metrics())
+	mb.metricCgroupCPUThrottledTime.emit(ils.Metrics())
+	mb.metricCgroupMemoryOomKills.emit(ils.Metrics())
+	mb.metricCgroupPressure.emit(ils.Metrics())
 	mb.metricCPU.emit(ils.Metrics())
 	mb.metricCPUAvgTemp.emit(ils.Metrics())
 	mb.metricCPUCPUPercent.emit(ils.Metrics())
@@ -11054,6 +11628,36 @@ func (mb *MetricsBuilder) Emit(options ...ResourceMetricsOption) pmetric.Metrics
 // RecordAnePowerDataPoint adds a data point to ane.power metric.
 func (mb *MetricsBuilder) RecordAnePowerDataPoint(ts pcommon.Timestamp, val float64) {
 	mb.metricAnePower.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCgroupCPUDataPoint adds a data point to cgroup.cpu metric.
+func (mb *MetricsBuilder) RecordCgroupCPUDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCgroupCPU.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCgroupCPUPeriodsDataPoint adds a data point to cgroup.cpu.periods metric.
+func (mb *MetricsBuilder) RecordCgroupCPUPeriodsDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricCgroupCPUPeriods.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCgroupCPUThrottledPeriodsDataPoint adds a data point to cgroup.cpu.throttledPeriods metric.
+func (mb *MetricsBuilder) RecordCgroupCPUThrottledPeriodsDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricCgroupCPUThrottledPeriods.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCgroupCPUThrottledTimeDataPoint adds a data point to cgroup.cpu.throttledTime metric.
+func (mb *MetricsBuilder) RecordCgroupCPUThrottledTimeDataPoint(ts pcommon.Timestamp, val float64) {
+	mb.metricCgroupCPUThrottledTime.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCgroupMemoryOomKillsDataPoint adds a data point to cgroup.memory.oomKills metric.
+func (mb *MetricsBuilder) RecordCgroupMemoryOomKillsDataPoint(ts pcommon.Timestamp, val int64) {
+	mb.metricCgroupMemoryOomKills.recordDataPoint(mb.startTime, ts, val)
+}
+
+// RecordCgroupPressureDataPoint adds a data point to cgroup.pressure metric.
+func (mb *MetricsBuilder) RecordCgroupPressureDataPoint(ts pcommon.Timestamp, val int64, resourceAttributeValue AttributeResource, stallAttributeValue AttributeStall) {
+	mb.metricCgroupPressure.recordDataPoint(mb.startTime, ts, val, resourceAttributeValue.String(), stallAttributeValue.String())
 }
 
 // RecordCPUDataPoint adds a data point to cpu metric.

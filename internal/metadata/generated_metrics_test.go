@@ -69,6 +69,24 @@ func TestMetricsBuilder(t *testing.T) {
 
 			allMetricsCount++
 			mb.RecordAnePowerDataPoint(ts, 1)
+
+			allMetricsCount++
+			mb.RecordCgroupCPUDataPoint(ts, 1)
+
+			allMetricsCount++
+			mb.RecordCgroupCPUPeriodsDataPoint(ts, 1)
+
+			allMetricsCount++
+			mb.RecordCgroupCPUThrottledPeriodsDataPoint(ts, 1)
+
+			allMetricsCount++
+			mb.RecordCgroupCPUThrottledTimeDataPoint(ts, 1)
+
+			allMetricsCount++
+			mb.RecordCgroupMemoryOomKillsDataPoint(ts, 1)
+
+			allMetricsCount++
+			mb.RecordCgroupPressureDataPoint(ts, 1, AttributeResourceCPU, AttributeStallFull)
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordCPUDataPoint(ts, 1)
@@ -572,16 +590,43 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordTrnSramEccUncorrectedDataPoint(ts, 1, 19)
 
 			rb := mb.NewResourceBuilder()
+			rb.SetAwsEcsTaskID("aws.ecs.task.id-val")
+			rb.SetContainerID("container.id-val")
+			rb.SetContainerRuntime("container.runtime-val")
 			rb.SetHostName("host.name-val")
+			rb.SetK8sContainerName("k8s.container.name-val")
+			rb.SetK8sNamespaceName("k8s.namespace.name-val")
+			rb.SetK8sPodName("k8s.pod.name-val")
+			rb.SetK8sPodUID("k8s.pod.uid-val")
+			rb.SetK8sQos("k8s.qos-val")
 			rb.SetOsType("os.type-val")
+			rb.SetProcessCommand("process.command-val")
 			rb.SetProcessExecutableName("process.executable.name-val")
 			rb.SetProcessPid(11)
 			rb.SetServiceInstanceID("service.instance.id-val")
 			rb.SetServiceName("service.name-val")
+			rb.SetSlurmJobID("slurm.job.id-val")
+			rb.SetSlurmJobName("slurm.job.name-val")
+			rb.SetSlurmSluid("slurm.sluid-val")
+			rb.SetSlurmStepID("slurm.step.id-val")
+			rb.SetSlurmTaskID("slurm.task.id-val")
+			rb.SetSlurmUID("slurm.uid-val")
 			rb.SetWandbCPUCount(15)
 			rb.SetWandbCPUCountLogical(23)
+			rb.SetWandbEntity("wandb.entity-val")
+			rb.SetWandbGroup("wandb.group-val")
+			rb.SetWandbJobType("wandb.job_type-val")
 			rb.SetWandbLabel("wandb.label-val")
+			rb.SetWandbLocalRank(16)
 			rb.SetWandbMemoryTotal(18)
+			rb.SetWandbMode("wandb.mode-val")
+			rb.SetWandbProject("wandb.project-val")
+			rb.SetWandbRank(10)
+			rb.SetWandbRunID("wandb.run_id-val")
+			rb.SetWandbRunIds("wandb.run_ids-val")
+			rb.SetWandbSweepID("wandb.sweep_id-val")
+			rb.SetWandbWorldSize(16)
+			rb.SetWandbsysWorkloadKind("wandbsys.workload.kind-val")
 			res := rb.Emit()
 			metrics := mb.Emit(WithResource(res))
 
@@ -622,6 +667,94 @@ func TestMetricsBuilder(t *testing.T) {
 					assert.Equal(t, ts, dp.Timestamp())
 					assert.Equal(t, pmetric.NumberDataPointValueTypeDouble, dp.ValueType())
 					assert.InDelta(t, float64(1), dp.DoubleValue(), 0.01)
+				case "cgroup.cpu":
+					assert.False(t, validatedMetrics["cgroup.cpu"], "Found a duplicate in the metrics slice: cgroup.cpu")
+					validatedMetrics["cgroup.cpu"] = true
+					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
+					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
+					assert.Equal(t, "CPU use of the workload's whole control group over the last interval, whatever processes it holds and held: 100 x growth of usage_usec of cpu.stat (version 1: cpuacct.usage) / elapsed monotonic time / the CPUs available to the root process (see cpu). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent at the first scrape, outside of any group (the root group), and when the file cannot be read. Linux only.", mi.Description())
+					assert.Equal(t, "%", mi.Unit())
+					dp := mi.Gauge().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeDouble, dp.ValueType())
+					assert.InDelta(t, float64(1), dp.DoubleValue(), 0.01)
+				case "cgroup.cpu.periods":
+					assert.False(t, validatedMetrics["cgroup.cpu.periods"], "Found a duplicate in the metrics slice: cgroup.cpu.periods")
+					validatedMetrics["cgroup.cpu.periods"] = true
+					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+					assert.Equal(t, "Enforcement periods of the CPU quota that have elapsed while the workload's control group was runnable: nr_periods of cpu.stat. The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group has no CPU controller. Linux only.", mi.Description())
+					assert.Equal(t, "{period}", mi.Unit())
+					assert.True(t, mi.Sum().IsMonotonic())
+					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+					dp := mi.Sum().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+				case "cgroup.cpu.throttledPeriods":
+					assert.False(t, validatedMetrics["cgroup.cpu.throttledPeriods"], "Found a duplicate in the metrics slice: cgroup.cpu.throttledPeriods")
+					validatedMetrics["cgroup.cpu.throttledPeriods"] = true
+					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+					assert.Equal(t, "Periods in which the workload's control group used up its CPU quota and was held back: nr_throttled of cpu.stat. Group and absence as for cgroup.cpu.periods.", mi.Description())
+					assert.Equal(t, "{period}", mi.Unit())
+					assert.True(t, mi.Sum().IsMonotonic())
+					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+					dp := mi.Sum().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+				case "cgroup.cpu.throttledTime":
+					assert.False(t, validatedMetrics["cgroup.cpu.throttledTime"], "Found a duplicate in the metrics slice: cgroup.cpu.throttledTime")
+					validatedMetrics["cgroup.cpu.throttledTime"] = true
+					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+					assert.Equal(t, "Time for which the workload's control group was held back by its CPU quota, in seconds, summed over CPUs: throttled_usec of cpu.stat (version 1: throttled_time, ns). Group and absence as for cgroup.cpu.periods.", mi.Description())
+					assert.Equal(t, "s", mi.Unit())
+					assert.True(t, mi.Sum().IsMonotonic())
+					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+					dp := mi.Sum().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeDouble, dp.ValueType())
+					assert.InDelta(t, float64(1), dp.DoubleValue(), 0.01)
+				case "cgroup.memory.oomKills":
+					assert.False(t, validatedMetrics["cgroup.memory.oomKills"], "Found a duplicate in the metrics slice: cgroup.memory.oomKills")
+					validatedMetrics["cgroup.memory.oomKills"] = true
+					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+					assert.Equal(t, "Processes of the workload's control group and the groups below it that the kernel killed for lack of memory: oom_kill of memory.events (version 1: oom_kill of memory.oom_control, Linux 4.13 and later). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group does not tell. Linux only.", mi.Description())
+					assert.Equal(t, "{process}", mi.Unit())
+					assert.True(t, mi.Sum().IsMonotonic())
+					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+					dp := mi.Sum().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+				case "cgroup.pressure":
+					assert.False(t, validatedMetrics["cgroup.pressure"], "Found a duplicate in the metrics slice: cgroup.pressure")
+					validatedMetrics["cgroup.pressure"] = true
+					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
+					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
+					assert.Equal(t, "Time for which tasks of the workload's control group waited for a resource, in microseconds: total of cpu.pressure, memory.pressure and io.pressure (version 2 only). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent without pressure stall information. Linux only.", mi.Description())
+					assert.Equal(t, "us", mi.Unit())
+					assert.True(t, mi.Sum().IsMonotonic())
+					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
+					dp := mi.Sum().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+					resourceAttrVal, ok := dp.Attributes().Get("resource")
+					assert.True(t, ok)
+					assert.Equal(t, "cpu", resourceAttrVal.Str())
+					stallAttrVal, ok := dp.Attributes().Get("stall")
+					assert.True(t, ok)
+					assert.Equal(t, "full", stallAttrVal.Str())
 				case "cpu":
 					assert.False(t, validatedMetrics["cpu"], "Found a duplicate in the metrics slice: cpu")
 					validatedMetrics["cpu"] = true

@@ -21,6 +21,27 @@ func NewResourceBuilder(rac ResourceAttributesConfig) *ResourceBuilder {
 	}
 }
 
+// SetAwsEcsTaskID sets provided value as "aws.ecs.task.id" attribute.
+func (rb *ResourceBuilder) SetAwsEcsTaskID(val string) {
+	if rb.config.AwsEcsTaskID.Enabled {
+		rb.res.Attributes().PutStr("aws.ecs.task.id", val)
+	}
+}
+
+// SetContainerID sets provided value as "container.id" attribute.
+func (rb *ResourceBuilder) SetContainerID(val string) {
+	if rb.config.ContainerID.Enabled {
+		rb.res.Attributes().PutStr("container.id", val)
+	}
+}
+
+// SetContainerRuntime sets provided value as "container.runtime" attribute.
+func (rb *ResourceBuilder) SetContainerRuntime(val string) {
+	if rb.config.ContainerRuntime.Enabled {
+		rb.res.Attributes().PutStr("container.runtime", val)
+	}
+}
+
 // SetHostName sets provided value as "host.name" attribute.
 func (rb *ResourceBuilder) SetHostName(val string) {
 	if rb.config.HostName.Enabled {
@@ -28,10 +49,52 @@ func (rb *ResourceBuilder) SetHostName(val string) {
 	}
 }
 
+// SetK8sContainerName sets provided value as "k8s.container.name" attribute.
+func (rb *ResourceBuilder) SetK8sContainerName(val string) {
+	if rb.config.K8sContainerName.Enabled {
+		rb.res.Attributes().PutStr("k8s.container.name", val)
+	}
+}
+
+// SetK8sNamespaceName sets provided value as "k8s.namespace.name" attribute.
+func (rb *ResourceBuilder) SetK8sNamespaceName(val string) {
+	if rb.config.K8sNamespaceName.Enabled {
+		rb.res.Attributes().PutStr("k8s.namespace.name", val)
+	}
+}
+
+// SetK8sPodName sets provided value as "k8s.pod.name" attribute.
+func (rb *ResourceBuilder) SetK8sPodName(val string) {
+	if rb.config.K8sPodName.Enabled {
+		rb.res.Attributes().PutStr("k8s.pod.name", val)
+	}
+}
+
+// SetK8sPodUID sets provided value as "k8s.pod.uid" attribute.
+func (rb *ResourceBuilder) SetK8sPodUID(val string) {
+	if rb.config.K8sPodUID.Enabled {
+		rb.res.Attributes().PutStr("k8s.pod.uid", val)
+	}
+}
+
+// SetK8sQos sets provided value as "k8s.qos" attribute.
+func (rb *ResourceBuilder) SetK8sQos(val string) {
+	if rb.config.K8sQos.Enabled {
+		rb.res.Attributes().PutStr("k8s.qos", val)
+	}
+}
+
 // SetOsType sets provided value as "os.type" attribute.
 func (rb *ResourceBuilder) SetOsType(val string) {
 	if rb.config.OsType.Enabled {
 		rb.res.Attributes().PutStr("os.type", val)
+	}
+}
+
+// SetProcessCommand sets provided value as "process.command" attribute.
+func (rb *ResourceBuilder) SetProcessCommand(val string) {
+	if rb.config.ProcessCommand.Enabled {
+		rb.res.Attributes().PutStr("process.command", val)
 	}
 }
 
@@ -63,6 +126,48 @@ func (rb *ResourceBuilder) SetServiceName(val string) {
 	}
 }
 
+// SetSlurmJobID sets provided value as "slurm.job.id" attribute.
+func (rb *ResourceBuilder) SetSlurmJobID(val string) {
+	if rb.config.SlurmJobID.Enabled {
+		rb.res.Attributes().PutStr("slurm.job.id", val)
+	}
+}
+
+// SetSlurmJobName sets provided value as "slurm.job.name" attribute.
+func (rb *ResourceBuilder) SetSlurmJobName(val string) {
+	if rb.config.SlurmJobName.Enabled {
+		rb.res.Attributes().PutStr("slurm.job.name", val)
+	}
+}
+
+// SetSlurmSluid sets provided value as "slurm.sluid" attribute.
+func (rb *ResourceBuilder) SetSlurmSluid(val string) {
+	if rb.config.SlurmSluid.Enabled {
+		rb.res.Attributes().PutStr("slurm.sluid", val)
+	}
+}
+
+// SetSlurmStepID sets provided value as "slurm.step.id" attribute.
+func (rb *ResourceBuilder) SetSlurmStepID(val string) {
+	if rb.config.SlurmStepID.Enabled {
+		rb.res.Attributes().PutStr("slurm.step.id", val)
+	}
+}
+
+// SetSlurmTaskID sets provided value as "slurm.task.id" attribute.
+func (rb *ResourceBuilder) SetSlurmTaskID(val string) {
+	if rb.config.SlurmTaskID.Enabled {
+		rb.res.Attributes().PutStr("slurm.task.id", val)
+	}
+}
+
+// SetSlurmUID sets provided value as "slurm.uid" attribute.
+func (rb *ResourceBuilder) SetSlurmUID(val string) {
+	if rb.config.SlurmUID.Enabled {
+		rb.res.Attributes().PutStr("slurm.uid", val)
+	}
+}
+
 // SetWandbCPUCount sets provided value as "wandb.cpu_count" attribute.
 func (rb *ResourceBuilder) SetWandbCPUCount(val int64) {
 	if rb.config.WandbCPUCount.Enabled {
@@ -77,6 +182,27 @@ func (rb *ResourceBuilder) SetWandbCPUCountLogical(val int64) {
 	}
 }
 
+// SetWandbEntity sets provided value as "wandb.entity" attribute.
+func (rb *ResourceBuilder) SetWandbEntity(val string) {
+	if rb.config.WandbEntity.Enabled {
+		rb.res.Attributes().PutStr("wandb.entity", val)
+	}
+}
+
+// SetWandbGroup sets provided value as "wandb.group" attribute.
+func (rb *ResourceBuilder) SetWandbGroup(val string) {
+	if rb.config.WandbGroup.Enabled {
+		rb.res.Attributes().PutStr("wandb.group", val)
+	}
+}
+
+// SetWandbJobType sets provided value as "wandb.job_type" attribute.
+func (rb *ResourceBuilder) SetWandbJobType(val string) {
+	if rb.config.WandbJobType.Enabled {
+		rb.res.Attributes().PutStr("wandb.job_type", val)
+	}
+}
+
 // SetWandbLabel sets provided value as "wandb.label" attribute.
 func (rb *ResourceBuilder) SetWandbLabel(val string) {
 	if rb.config.WandbLabel.Enabled {
@@ -84,10 +210,73 @@ func (rb *ResourceBuilder) SetWandbLabel(val string) {
 	}
 }
 
+// SetWandbLocalRank sets provided value as "wandb.local_rank" attribute.
+func (rb *ResourceBuilder) SetWandbLocalRank(val int64) {
+	if rb.config.WandbLocalRank.Enabled {
+		rb.res.Attributes().PutInt("wandb.local_rank", val)
+	}
+}
+
 // SetWandbMemoryTotal sets provided value as "wandb.memory_total" attribute.
 func (rb *ResourceBuilder) SetWandbMemoryTotal(val int64) {
 	if rb.config.WandbMemoryTotal.Enabled {
 		rb.res.Attributes().PutInt("wandb.memory_total", val)
+	}
+}
+
+// SetWandbMode sets provided value as "wandb.mode" attribute.
+func (rb *ResourceBuilder) SetWandbMode(val string) {
+	if rb.config.WandbMode.Enabled {
+		rb.res.Attributes().PutStr("wandb.mode", val)
+	}
+}
+
+// SetWandbProject sets provided value as "wandb.project" attribute.
+func (rb *ResourceBuilder) SetWandbProject(val string) {
+	if rb.config.WandbProject.Enabled {
+		rb.res.Attributes().PutStr("wandb.project", val)
+	}
+}
+
+// SetWandbRank sets provided value as "wandb.rank" attribute.
+func (rb *ResourceBuilder) SetWandbRank(val int64) {
+	if rb.config.WandbRank.Enabled {
+		rb.res.Attributes().PutInt("wandb.rank", val)
+	}
+}
+
+// SetWandbRunID sets provided value as "wandb.run_id" attribute.
+func (rb *ResourceBuilder) SetWandbRunID(val string) {
+	if rb.config.WandbRunID.Enabled {
+		rb.res.Attributes().PutStr("wandb.run_id", val)
+	}
+}
+
+// SetWandbRunIds sets provided value as "wandb.run_ids" attribute.
+func (rb *ResourceBuilder) SetWandbRunIds(val string) {
+	if rb.config.WandbRunIds.Enabled {
+		rb.res.Attributes().PutStr("wandb.run_ids", val)
+	}
+}
+
+// SetWandbSweepID sets provided value as "wandb.sweep_id" attribute.
+func (rb *ResourceBuilder) SetWandbSweepID(val string) {
+	if rb.config.WandbSweepID.Enabled {
+		rb.res.Attributes().PutStr("wandb.sweep_id", val)
+	}
+}
+
+// SetWandbWorldSize sets provided value as "wandb.world_size" attribute.
+func (rb *ResourceBuilder) SetWandbWorldSize(val int64) {
+	if rb.config.WandbWorldSize.Enabled {
+		rb.res.Attributes().PutInt("wandb.world_size", val)
+	}
+}
+
+// SetWandbsysWorkloadKind sets provided value as "wandbsys.workload.kind" attribute.
+func (rb *ResourceBuilder) SetWandbsysWorkloadKind(val string) {
+	if rb.config.WandbsysWorkloadKind.Enabled {
+		rb.res.Attributes().PutStr("wandbsys.workload.kind", val)
 	}
 }
 

@@ -13,40 +13,112 @@ func TestResourceBuilder(t *testing.T) {
 		t.Run(tt, func(t *testing.T) {
 			cfg := loadResourceAttributesConfig(t, tt)
 			rb := NewResourceBuilder(cfg)
+			rb.SetAwsEcsTaskID("aws.ecs.task.id-val")
+			rb.SetContainerID("container.id-val")
+			rb.SetContainerRuntime("container.runtime-val")
 			rb.SetHostName("host.name-val")
+			rb.SetK8sContainerName("k8s.container.name-val")
+			rb.SetK8sNamespaceName("k8s.namespace.name-val")
+			rb.SetK8sPodName("k8s.pod.name-val")
+			rb.SetK8sPodUID("k8s.pod.uid-val")
+			rb.SetK8sQos("k8s.qos-val")
 			rb.SetOsType("os.type-val")
+			rb.SetProcessCommand("process.command-val")
 			rb.SetProcessExecutableName("process.executable.name-val")
 			rb.SetProcessPid(11)
 			rb.SetServiceInstanceID("service.instance.id-val")
 			rb.SetServiceName("service.name-val")
+			rb.SetSlurmJobID("slurm.job.id-val")
+			rb.SetSlurmJobName("slurm.job.name-val")
+			rb.SetSlurmSluid("slurm.sluid-val")
+			rb.SetSlurmStepID("slurm.step.id-val")
+			rb.SetSlurmTaskID("slurm.task.id-val")
+			rb.SetSlurmUID("slurm.uid-val")
 			rb.SetWandbCPUCount(15)
 			rb.SetWandbCPUCountLogical(23)
+			rb.SetWandbEntity("wandb.entity-val")
+			rb.SetWandbGroup("wandb.group-val")
+			rb.SetWandbJobType("wandb.job_type-val")
 			rb.SetWandbLabel("wandb.label-val")
+			rb.SetWandbLocalRank(16)
 			rb.SetWandbMemoryTotal(18)
+			rb.SetWandbMode("wandb.mode-val")
+			rb.SetWandbProject("wandb.project-val")
+			rb.SetWandbRank(10)
+			rb.SetWandbRunID("wandb.run_id-val")
+			rb.SetWandbRunIds("wandb.run_ids-val")
+			rb.SetWandbSweepID("wandb.sweep_id-val")
+			rb.SetWandbWorldSize(16)
+			rb.SetWandbsysWorkloadKind("wandbsys.workload.kind-val")
 
 			res := rb.Emit()
 			assert.Equal(t, 0, rb.Emit().Attributes().Len()) // Second call should return empty Resource
 
 			switch tt {
 			case "default":
-				assert.Equal(t, 10, res.Attributes().Len())
+				assert.Equal(t, 37, res.Attributes().Len())
 			case "all_set":
-				assert.Equal(t, 10, res.Attributes().Len())
+				assert.Equal(t, 37, res.Attributes().Len())
 			case "none_set":
 				assert.Equal(t, 0, res.Attributes().Len())
 				return
 			default:
 				assert.Failf(t, "unexpected test case: %s", tt)
 			}
+			awsEcsTaskIDAttrVal, ok := res.Attributes().Get("aws.ecs.task.id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "aws.ecs.task.id-val", awsEcsTaskIDAttrVal.Str())
+			}
+			containerIDAttrVal, ok := res.Attributes().Get("container.id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "container.id-val", containerIDAttrVal.Str())
+			}
+			containerRuntimeAttrVal, ok := res.Attributes().Get("container.runtime")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "container.runtime-val", containerRuntimeAttrVal.Str())
+			}
 			hostNameAttrVal, ok := res.Attributes().Get("host.name")
 			assert.True(t, ok)
 			if ok {
 				assert.Equal(t, "host.name-val", hostNameAttrVal.Str())
 			}
+			k8sContainerNameAttrVal, ok := res.Attributes().Get("k8s.container.name")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "k8s.container.name-val", k8sContainerNameAttrVal.Str())
+			}
+			k8sNamespaceNameAttrVal, ok := res.Attributes().Get("k8s.namespace.name")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "k8s.namespace.name-val", k8sNamespaceNameAttrVal.Str())
+			}
+			k8sPodNameAttrVal, ok := res.Attributes().Get("k8s.pod.name")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "k8s.pod.name-val", k8sPodNameAttrVal.Str())
+			}
+			k8sPodUIDAttrVal, ok := res.Attributes().Get("k8s.pod.uid")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "k8s.pod.uid-val", k8sPodUIDAttrVal.Str())
+			}
+			k8sQosAttrVal, ok := res.Attributes().Get("k8s.qos")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "k8s.qos-val", k8sQosAttrVal.Str())
+			}
 			osTypeAttrVal, ok := res.Attributes().Get("os.type")
 			assert.True(t, ok)
 			if ok {
 				assert.Equal(t, "os.type-val", osTypeAttrVal.Str())
+			}
+			processCommandAttrVal, ok := res.Attributes().Get("process.command")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "process.command-val", processCommandAttrVal.Str())
 			}
 			processExecutableNameAttrVal, ok := res.Attributes().Get("process.executable.name")
 			assert.True(t, ok)
@@ -68,6 +140,36 @@ func TestResourceBuilder(t *testing.T) {
 			if ok {
 				assert.Equal(t, "service.name-val", serviceNameAttrVal.Str())
 			}
+			slurmJobIDAttrVal, ok := res.Attributes().Get("slurm.job.id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "slurm.job.id-val", slurmJobIDAttrVal.Str())
+			}
+			slurmJobNameAttrVal, ok := res.Attributes().Get("slurm.job.name")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "slurm.job.name-val", slurmJobNameAttrVal.Str())
+			}
+			slurmSluidAttrVal, ok := res.Attributes().Get("slurm.sluid")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "slurm.sluid-val", slurmSluidAttrVal.Str())
+			}
+			slurmStepIDAttrVal, ok := res.Attributes().Get("slurm.step.id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "slurm.step.id-val", slurmStepIDAttrVal.Str())
+			}
+			slurmTaskIDAttrVal, ok := res.Attributes().Get("slurm.task.id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "slurm.task.id-val", slurmTaskIDAttrVal.Str())
+			}
+			slurmUIDAttrVal, ok := res.Attributes().Get("slurm.uid")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "slurm.uid-val", slurmUIDAttrVal.Str())
+			}
 			wandbCPUCountAttrVal, ok := res.Attributes().Get("wandb.cpu_count")
 			assert.True(t, ok)
 			if ok {
@@ -78,15 +180,75 @@ func TestResourceBuilder(t *testing.T) {
 			if ok {
 				assert.EqualValues(t, 23, wandbCPUCountLogicalAttrVal.Int())
 			}
+			wandbEntityAttrVal, ok := res.Attributes().Get("wandb.entity")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.entity-val", wandbEntityAttrVal.Str())
+			}
+			wandbGroupAttrVal, ok := res.Attributes().Get("wandb.group")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.group-val", wandbGroupAttrVal.Str())
+			}
+			wandbJobTypeAttrVal, ok := res.Attributes().Get("wandb.job_type")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.job_type-val", wandbJobTypeAttrVal.Str())
+			}
 			wandbLabelAttrVal, ok := res.Attributes().Get("wandb.label")
 			assert.True(t, ok)
 			if ok {
 				assert.Equal(t, "wandb.label-val", wandbLabelAttrVal.Str())
 			}
+			wandbLocalRankAttrVal, ok := res.Attributes().Get("wandb.local_rank")
+			assert.True(t, ok)
+			if ok {
+				assert.EqualValues(t, 16, wandbLocalRankAttrVal.Int())
+			}
 			wandbMemoryTotalAttrVal, ok := res.Attributes().Get("wandb.memory_total")
 			assert.True(t, ok)
 			if ok {
 				assert.EqualValues(t, 18, wandbMemoryTotalAttrVal.Int())
+			}
+			wandbModeAttrVal, ok := res.Attributes().Get("wandb.mode")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.mode-val", wandbModeAttrVal.Str())
+			}
+			wandbProjectAttrVal, ok := res.Attributes().Get("wandb.project")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.project-val", wandbProjectAttrVal.Str())
+			}
+			wandbRankAttrVal, ok := res.Attributes().Get("wandb.rank")
+			assert.True(t, ok)
+			if ok {
+				assert.EqualValues(t, 10, wandbRankAttrVal.Int())
+			}
+			wandbRunIDAttrVal, ok := res.Attributes().Get("wandb.run_id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.run_id-val", wandbRunIDAttrVal.Str())
+			}
+			wandbRunIdsAttrVal, ok := res.Attributes().Get("wandb.run_ids")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.run_ids-val", wandbRunIdsAttrVal.Str())
+			}
+			wandbSweepIDAttrVal, ok := res.Attributes().Get("wandb.sweep_id")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.sweep_id-val", wandbSweepIDAttrVal.Str())
+			}
+			wandbWorldSizeAttrVal, ok := res.Attributes().Get("wandb.world_size")
+			assert.True(t, ok)
+			if ok {
+				assert.EqualValues(t, 16, wandbWorldSizeAttrVal.Int())
+			}
+			wandbsysWorkloadKindAttrVal, ok := res.Attributes().Get("wandbsys.workload.kind")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandbsys.workload.kind-val", wandbsysWorkloadKindAttrVal.Str())
 			}
 		})
 	}

@@ -33,6 +33,12 @@ type row struct {
 
 // table has each static metric once. A test holds it against metadata.yaml.
 var table = []row{
+	{metric: "cgroup.cpu", family: familyHost, tag: "cgroup.cpu"},
+	{metric: "cgroup.cpu.periods", family: familyHost, tag: "cgroup.cpu.periods"},
+	{metric: "cgroup.cpu.throttledPeriods", family: familyHost, tag: "cgroup.cpu.throttledPeriods"},
+	{metric: "cgroup.cpu.throttledTime", family: familyHost, tag: "cgroup.cpu.throttledTime"},
+	{metric: "cgroup.memory.oomKills", family: familyHost, tag: "cgroup.memory.oomKills"},
+	{metric: "cgroup.pressure", family: familyHost, tag: "cgroup.{resource}.pressure.{stall}"},
 	{metric: "cpu", family: familyHost, tag: "cpu"},
 	{metric: "cpu.cpu_percent", family: familyHost, tag: "cpu.{core}.cpu_percent"},
 	{metric: "disk", family: familyHost, tag: "disk"},

@@ -156,7 +156,7 @@ func TestFamilyGoesByThePrefix(t *testing.T) {
 		case familyApple:
 			assert.Contains(t, []string{"ane", "cpu", "system"}, first, r.metric)
 		case familyHost:
-			assert.Contains(t, []string{"cpu", "disk", "memory", "memory_percent", "network", "proc", "swap"}, first, r.metric)
+			assert.Contains(t, []string{"cgroup", "cpu", "disk", "memory", "memory_percent", "network", "proc", "swap"}, first, r.metric)
 		default:
 			assert.Fail(t, "no family", r.metric)
 		}
@@ -186,7 +186,7 @@ func TestKnownStatsAreThoseOfTheMetadata(t *testing.T) {
 func TestMetadataIsComplete(t *testing.T) {
 	units := []string{
 		"%", "1", "By", "By/s", "Cel", "GiBy", "J", "MHz", "Mbit/s", "MiBy", "W", "bit/s", "mJ", "s", "us",
-		"{GT}/s", "{error}", "{execution}", "{lane}", "{operation}", "{page}", "{recovery}", "{replay}", "{row}", "{thread}",
+		"{GT}/s", "{error}", "{execution}", "{lane}", "{operation}", "{page}", "{period}", "{process}", "{recovery}", "{replay}", "{row}", "{thread}",
 	}
 	md := readMetadata(t)
 	for name, a := range md.Attributes {
