@@ -299,6 +299,8 @@ func FuzzParsePIDStat(f *testing.F) {
 			CSTime:    uint64(max(want.CSTime, 0)),
 			Threads:   want.NumThreads,
 			StartTime: want.Starttime,
+			// procfs does not tell it.
+			StackStart: got.StackStart,
 		}, got)
 	})
 }

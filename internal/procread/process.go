@@ -36,6 +36,9 @@ type PIDStat struct {
 	// StartTime is in ticks since boot. Together with boot id and pid it
 	// identifies a process.
 	StartTime uint64
+	// StackStart is the address of the stack's bottom, which exec changes; 0
+	// where we may not trace the process.
+	StackStart uint64
 }
 
 // Gone tells whether the process has ended and only its entry is left.
@@ -56,17 +59,25 @@ func ParsePIDStat(b []byte) (PIDStat, error) {
 		return s, ErrEnded
 	}
 	s.State = state[0]
-	return s, s.parseNumbers(rest)
+	rest, err := s.parseNumbers(rest)
+	if err != nil {
+		return s, err
+	}
+	// It is not shown everywhere, and a number at the very end may be cut off.
+	if stack, more, ok := uintField(skipFields(rest, 28-23)); ok && len(more) > 0 {
+		s.StackStart = stack
+	}
+	return s, nil
 }
 
-// parseNumbers reads from field 4 (ppid) to field 22 (starttime). More fields
-// follow: a number at the very end may be the beginning of a longer one.
-func (s *PIDStat) parseNumbers(b []byte) error {
+// parseNumbers reads from field 4 (ppid) to field 22 (starttime), and returns what
+// follows. More fields follow: a number at the very end may be the beginning of a longer one.
+func (s *PIDStat) parseNumbers(b []byte) (rest []byte, err error) {
 	for number := 4; number <= 22; number++ {
 		var field []byte
 		field, b = nextField(b)
 		if len(field) == 0 || len(b) == 0 {
-			return ErrEnded
+			return nil, ErrEnded
 		}
 		dst, asInt := s.number(number)
 		if dst == nil && asInt == nil {
@@ -79,17 +90,17 @@ func (s *PIDStat) parseNumbers(b []byte) error {
 			continue
 		}
 		if negative || !ok {
-			return fmt.Errorf("stat: field %d not understood: %.20q", number, field)
+			return nil, fmt.Errorf("stat: field %d not understood: %.20q", number, field)
 		}
 		if dst != nil {
 			*dst = n
 			continue
 		}
 		if *asInt, ok = parseInt(field); !ok {
-			return fmt.Errorf("stat: field %d is too large: %d", number, n)
+			return nil, fmt.Errorf("stat: field %d is too large: %d", number, n)
 		}
 	}
-	return nil
+	return b, nil
 }
 
 // number returns where the field with this number goes.

@@ -39,6 +39,8 @@ type Process struct {
 	Threads       int
 	// Name is the first 15 characters of the program's.
 	Name string
+	// stack changes when the process becomes another program (exec).
+	stack uint64
 }
 
 // Total is what a process hands over to the parent that waits for it.
@@ -342,6 +344,7 @@ func (s *Snapshots) readProcess(dir, pid int, names map[string]string) (Process,
 		Children: st.CUTime + st.CSTime,
 		Threads:  st.Threads,
 		Name:     s.name(st.Comm, names),
+		stack:    st.StackStart,
 	}, nil
 }
 
