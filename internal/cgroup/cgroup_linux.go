@@ -6,6 +6,7 @@ package cgroup
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"path"
 	"path/filepath"
 	"slices"
@@ -107,7 +108,7 @@ func NewReader(rootPath string, use MemoryUse) *Reader {
 		proc:   filepath.Join("/", rootPath, "proc"),
 		root:   filepath.Join("/", rootPath),
 		use:    use,
-		finder: finder{found: map[string]string{}},
+		finder: newFinder(rootPath),
 	}
 }
 
@@ -206,29 +207,42 @@ type membership struct {
 
 type line struct {
 	// controllers is the list as the line has it: the usual name of the mount.
+	// It is empty for the unified hierarchy.
 	controllers, path string
 }
 
-// parseMembership reads lines "N:controllers:path". "name=systemd" is no
-// controller. The path may hold colons.
+// parseMembership reads which groups a process is in. "name=systemd" is no
+// controller.
 func parseMembership(content []byte) membership {
 	m := membership{v1: map[string]line{}}
-	for text := range bytes.Lines(content) {
-		fields := strings.SplitN(strings.TrimSuffix(string(text), "\n"), ":", 3)
-		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") {
+	for l := range lines(content) {
+		if l.controllers == "" {
+			m.v2 = l.path
 			continue
 		}
-		if fields[0] == "0" && fields[1] == "" {
-			m.v2 = fields[2]
-			continue
-		}
-		for controller := range strings.SplitSeq(fields[1], ",") {
+		for controller := range strings.SplitSeq(l.controllers, ",") {
 			if controller != "" && !strings.HasPrefix(controller, "name=") {
-				m.v1[controller] = line{controllers: fields[1], path: fields[2]}
+				m.v1[controller] = l
 			}
 		}
 	}
 	return m
+}
+
+// lines yields the lines "N:controllers:path" of /proc/PID/cgroup. The path may
+// hold colons. The unified hierarchy has the number 0 and no controllers.
+func lines(content []byte) iter.Seq[line] {
+	return func(yield func(line) bool) {
+		for text := range bytes.Lines(content) {
+			fields := strings.SplitN(strings.TrimSuffix(string(text), "\n"), ":", 3)
+			if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") || (fields[1] == "" && fields[0] != "0") {
+				continue
+			}
+			if !yield(line{controllers: fields[1], path: fields[2]}) {
+				return
+			}
+		}
+	}
 }
 
 // group is one group in one hierarchy.
@@ -266,8 +280,14 @@ func (r *Reader) group(m membership, controller string) (group, bool) {
 	if m.v2 == "" {
 		return group{}, false
 	}
-	dir := filepath.Join(r.root, "sys/fs/cgroup")
-	return r.find([]string{dir, filepath.Join(dir, "unified")}, m.v2, "")
+	return r.find(unifiedMounts(r.root), m.v2, "")
+}
+
+// unifiedMounts lists where the unified hierarchy is mounted as a rule: the
+// second place is that of hybrid systems.
+func unifiedMounts(root string) []string {
+	dir := filepath.Join(root, "sys/fs/cgroup")
+	return []string{dir, filepath.Join(dir, "unified")}
 }
 
 // v1Mounts lists where a hierarchy of version 1 is mounted as a rule: under the
@@ -290,7 +310,7 @@ func v1Mounts(root, controllers, controller string) []string {
 // our own group, by search. Of a group that is not shown an ancestor will do.
 func (r *Reader) find(mounts []string, groupPath, controller string) (group, bool) {
 	if isBelow(groupPath, "/..") {
-		return r.search(mounts, groupPath, controller)
+		return r.finder.search(mounts, groupPath, controller, r.places.pid)
 	}
 	groupPath = path.Clean(groupPath)
 	v1 := controller != ""

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -25,7 +26,12 @@ const (
 
 // finder remembers where groups were found whose paths lead out of ours.
 type finder struct {
+	proc  string
 	found map[string]string
+}
+
+func newFinder(rootPath string) finder {
+	return finder{proc: filepath.Join("/", rootPath, "proc"), found: map[string]string{}}
 }
 
 // wanted is a group that is looked for below a mount.
@@ -42,20 +48,20 @@ type wanted struct {
 
 // search finds a group whose path is relative to our own group, which is what
 // a reader in a cgroup namespace of its own sees: "/../../pod-x/c".
-func (r *Reader) search(mounts []string, groupPath, controller string) (group, bool) {
+func (f *finder) search(mounts []string, groupPath, controller string, pid int) (group, bool) {
 	up, rest := splitDots(groupPath)
 	if rest == "/" {
 		return group{}, false // one of our own ancestors, whose name we do not see
 	}
-	w := wanted{rest: rest, level: -1, v1: controller != "", pid: r.places.pid}
-	if depth, known := r.ownDepth(controller); known && depth >= up {
+	w := wanted{rest: rest, level: -1, v1: controller != "", pid: pid}
+	if depth, known := f.ownDepth(controller); known && depth >= up {
 		w.level = depth - up
 	}
 	for _, mount := range mounts {
 		if !exists(mount) {
 			continue
 		}
-		if found, ok := r.finder.at(mount, w); ok {
+		if found, ok := f.at(mount, w); ok {
 			return group{v1: w.v1, mount: mount, path: found}, true
 		}
 	}
@@ -74,8 +80,8 @@ func splitDots(groupPath string) (up int, rest string) {
 
 // ownDepth tells how deep our own group lies: the machine's pid 1 is in the
 // root, or in init.scope below it, so that its path leads up as often.
-func (r *Reader) ownDepth(controller string) (int, bool) {
-	content, err := guard.ReadFile(r.proc+"/1/cgroup", maxFile)
+func (f *finder) ownDepth(controller string) (int, bool) {
+	content, err := guard.ReadFile(f.proc+"/1/cgroup", maxFile)
 	if err != nil {
 		return 0, false
 	}
