@@ -72,8 +72,8 @@ func (l *Limits) Memory(total uint64) *Memory {
 	return m
 }
 
-// Reader reads the limits of one process, again and again. It is not safe for
-// concurrent use.
+// Reader reads the limits of one process, and what its groups have used, again
+// and again. It is not safe for concurrent use.
 type Reader struct {
 	proc, root string
 	use        MemoryUse
@@ -98,6 +98,11 @@ type places struct {
 	// memory and cpu are the group and its ancestors, the nearest first.
 	memory []memoryLevel
 	cpu    []cpuLevel
+	// memoryGroup and cpuGroup are where the nearest are.
+	memoryGroup, cpuGroup group
+	// accounts are where statistics are; nil until they are asked for, since
+	// limits need no search for them.
+	accounts *accounts
 	// hidden is true where ancestors may limit that are not shown.
 	hidden bool
 }
@@ -112,8 +117,17 @@ func NewReader(rootPath string, use MemoryUse) *Reader {
 	}
 }
 
-// Close frees what is held open; a later call opens it again.
+// Close frees what is held open and forgets where it was; a later call finds
+// and opens it again.
 func (r *Reader) Close() {
+	r.Release()
+	r.places = places{}
+}
+
+// Release frees what is held open and remembers where it was: for those who
+// follow more processes than they can hold files open. While nothing is held,
+// another process that gets the pid is not noticed.
+func (r *Reader) Release() {
 	r.member.Close()
 	for i := range r.places.memory {
 		l := &r.places.memory[i]
@@ -126,7 +140,7 @@ func (r *Reader) Close() {
 		l.quota.Close()
 		l.period.Close()
 	}
-	r.places = places{}
+	r.places.accounts.close()
 }
 
 // Limits reads the limits of a process. A process without groups, and groups
@@ -168,6 +182,7 @@ func (r *Reader) place(pid int, content []byte) {
 	m := parseMembership(content)
 	memory, memoryLasts := r.settle(m, "memory")
 	cpu, cpuLasts := r.settle(m, "cpu")
+	r.places.memoryGroup, r.places.cpuGroup = memory, cpu
 	memory.each(func(dir string) { r.places.memory = append(r.places.memory, newMemoryLevel(dir, memory.v1)) })
 	cpu.each(func(dir string) { r.places.cpu = append(r.places.cpu, newCPULevel(dir, cpu.v1)) })
 	r.places.hidden = memory.v1 && !isRootV1(memory.mount)
@@ -250,6 +265,25 @@ type group struct {
 	v1 bool
 	// mount is where the hierarchy is mounted, path the group below it.
 	mount, path string
+	// root is the path of what is mounted, where that is a part.
+	root string
+	// ancestor is true where the group itself is not shown.
+	ancestor bool
+}
+
+// dir returns the folder of the group's ancestor, or of the group itself, that
+// has this path in the whole hierarchy.
+func (g group) dir(groupPath string) (string, bool) {
+	if g.mount == "" || !isBelow(groupPath, g.root) || path.Clean(groupPath) != groupPath {
+		return "", false // not clean: it leads out of our own group
+	}
+	below := path.Join("/", strings.TrimPrefix(groupPath, g.root))
+	return path.Join(g.mount, below), isBelow(g.path, below)
+}
+
+// own returns the folder of the group itself.
+func (g group) own() (string, bool) {
+	return path.Join(g.mount, g.path), g.mount != "" && !g.ancestor
 }
 
 // each calls fn for the group's folder and that of each ancestor, nearest
@@ -322,7 +356,7 @@ func (r *Reader) find(mounts []string, groupPath, controller string) (group, boo
 	}
 	for p := path.Dir(groupPath); p != "/"; p = path.Dir(p) {
 		if mount, ok := holder(mounts, p, v1); ok {
-			return group{v1: v1, mount: mount, path: p}, true
+			return group{v1: v1, mount: mount, path: p, ancestor: true}, true
 		}
 	}
 	return group{}, false
@@ -386,7 +420,7 @@ func (r *Reader) inMount(m *procread.Mount, owner, groupPath, controller string)
 	if !exists(path.Join(mount, rest)) || (root != "/" && rest == "/" && isTrueRoot(mount, controller != "")) {
 		return group{}, false // another mount namespace's: that place is something else here
 	}
-	return group{v1: controller != "", mount: mount, path: rest}, true
+	return group{v1: controller != "", mount: mount, path: rest, root: strings.TrimSuffix(root, "/")}, true
 }
 
 // isTrueRoot tells whether a mount shows a hierarchy from its root.

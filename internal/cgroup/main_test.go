@@ -15,8 +15,17 @@ import (
 // instead of testing.
 const helperEnv = "CGROUP_TEST_WAIT"
 
+// burnEnv makes it burn CPU time meanwhile.
+const burnEnv = "CGROUP_TEST_BURN"
+
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
+	if os.Getenv(burnEnv) != "" {
+		go func() {
+			for { //nolint:staticcheck // burning is the purpose
+			}
+		}()
+	}
+	if os.Getenv(helperEnv) != "" || os.Getenv(burnEnv) != "" {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}

@@ -42,8 +42,14 @@ func makeGroup(t *testing.T, dir string) {
 // waiting starts a process that waits until the test ends.
 func waiting(t *testing.T) int {
 	t.Helper()
+	return start(t, helperEnv)
+}
+
+// start starts the test binary as one of its helpers.
+func start(t *testing.T, env string) int {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), helperEnv+"=1")
+	cmd.Env = append(os.Environ(), env+"=1")
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

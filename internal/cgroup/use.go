@@ -1,9 +1,11 @@
 // Copyright The wandbsys Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup finds the control group of a process, version 1, 2 or both,
-// and the limits that it and its ancestors set. Everything is read anew at each
-// call, since limits change while a process runs (in-place resize of a pod).
+// Package cgroup finds the control group of a process, version 1, 2 or both, the
+// limits that it and its ancestors set, and what they have used. Everything is
+// read anew at each call, since limits change while a process runs (in-place
+// resize of a pod). The path of a group tells whose it is: a container's, a
+// pod's, a Slurm job's.
 package cgroup
 
 import "fmt"
