@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -136,17 +135,6 @@ func (m *Machine) Host(ctx context.Context) pcommon.Resource {
 		m.host = &resource
 	}
 	return resource
-}
-
-// Process returns the resource of the workload with this root process.
-func (m *Machine) Process(pid int, executable string) pcommon.Resource {
-	rb := metadata.NewResourceBuilder(m.attrs)
-	m.common(rb, m.hostName+"/pid-"+strconv.Itoa(pid))
-	rb.SetProcessPid(int64(pid))
-	if executable != "" {
-		rb.SetProcessExecutableName(executable)
-	}
-	return rb.Emit()
 }
 
 func (m *Machine) common(rb *metadata.ResourceBuilder, instance string) {

@@ -6,6 +6,7 @@ package identity
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,13 +40,18 @@ func TestResourcesOfAMachine(t *testing.T) {
 	assert.Equal(t, "node-1", m.HostName())
 	got := m.Host(t.Context()).Attributes().AsRaw()
 	assert.Subset(t, got, map[string]any{
-		"host.name":           "node-1",
-		"os.type":             runtime.GOOS,
-		"service.name":        "wandbsys",
-		"service.instance.id": "node-1",
-		"wandb.label":         "rank-3",
+		"host.name":              "node-1",
+		"os.type":                runtime.GOOS,
+		"service.name":           "wandbsys",
+		"service.instance.id":    "node-1",
+		"wandbsys.workload.kind": "process",
+		"wandb.label":            "rank-3",
 	})
 	assert.NotContains(t, got, "process.pid")
+}
+
+func process(pid int, executable string) *Workload {
+	return &Workload{Kind: "process", ID: "pid-" + strconv.Itoa(pid), Pid: pid, Executable: executable}
 }
 
 func TestResourcesOfAProcess(t *testing.T) {
@@ -58,8 +64,8 @@ func TestResourcesOfAProcess(t *testing.T) {
 		"wandb.label":             "rank-3",
 		"process.pid":             int64(77),
 		"process.executable.name": "python3",
-	}, m.Process(77, "python3").Attributes().AsRaw())
-	assert.NotContains(t, m.Process(77, "").Attributes().AsRaw(), "process.executable.name")
+	}, m.Workload(process(77, "python3")).Attributes().AsRaw())
+	assert.NotContains(t, m.Workload(process(77, "")).Attributes().AsRaw(), "process.executable.name")
 }
 
 func TestWhatIsNotSetIsAbsent(t *testing.T) {
@@ -82,7 +88,7 @@ func TestInstanceIDsAreUniqueAndStable(t *testing.T) {
 	m, other := newMachine("a", "", ""), newMachine("b", "", "")
 	seen := map[string]bool{}
 	for _, resource := range []pcommon.Resource{
-		m.Host(t.Context()), m.Process(1, "x"), m.Process(2, "x"), other.Host(t.Context()), other.Process(1, "x"),
+		m.Host(t.Context()), m.Workload(process(1, "x")), m.Workload(process(2, "x")), other.Host(t.Context()), other.Workload(process(1, "x")),
 	} {
 		id, ok := resource.Attributes().Get("service.instance.id")
 		require.True(t, ok)
@@ -91,5 +97,5 @@ func TestInstanceIDsAreUniqueAndStable(t *testing.T) {
 	}
 	first := m.Host(t.Context()).Attributes().AsRaw()
 	assert.Equal(t, first, m.Host(t.Context()).Attributes().AsRaw())
-	assert.Equal(t, m.Process(1, "x").Attributes().AsRaw(), newMachine("a", "", "").Process(1, "x").Attributes().AsRaw())
+	assert.Equal(t, m.Workload(process(1, "x")).Attributes().AsRaw(), newMachine("a", "", "").Workload(process(1, "x")).Attributes().AsRaw())
 }

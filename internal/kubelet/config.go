@@ -67,6 +67,18 @@ func NewDefaultConfig() Config {
 	}
 }
 
+// Marshal leaves out what is off: a key with nothing after it means on.
+func (c Config) Marshal(conf *confmap.Conf) error {
+	sections := map[string]any{}
+	if section := c.Kubelet.Get(); section != nil {
+		sections["kubelet"] = section
+	}
+	if section := c.PodResources.Get(); section != nil {
+		sections["pod_resources"] = section
+	}
+	return conf.Marshal(sections)
+}
+
 // Format prints what the collector prints of a configuration. What an Optional
 // holds is out of fmt's reach, so that it would print secrets as they are.
 func (c Config) Format(state fmt.State, _ rune) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
 // DefaultMaxSeries bounds the data points that a family may yield per scrape.
@@ -55,17 +56,7 @@ type Config interface {
 }
 
 // Target is the process that is measured beside the machine.
-type Target struct {
-	// Pid is the process id as seen below the root path; 0 means none.
-	Pid int
-	// Self asks for the collector's own process instead.
-	Self bool
-	// Tree includes all descendants.
-	Tree bool
-}
-
-// IsSet tells whether there is a target.
-func (t Target) IsSet() bool { return t.Pid > 0 || t.Self }
+type Target = workload.Target
 
 // Settings is what a family gets from the receiver.
 type Settings struct {
@@ -79,6 +70,8 @@ type Settings struct {
 	RootPath string
 	// Target is the configured process.
 	Target Target
+	// Workloads finds the configured process and all other workloads on Linux.
+	Workloads *workload.Discovery
 }
 
 // Scraper is one family at work.
@@ -107,6 +100,8 @@ type Factory struct {
 	Name string
 	// DefaultConfig returns a fresh section with the family's defaults.
 	DefaultConfig func() Config
+	// TellsHolders says that the family tells which processes hold its devices.
+	TellsHolders bool
 	// New makes a scraper from a validated section. It does no I/O.
 	New func(Settings, Config) (Scraper, error)
 }

@@ -182,6 +182,18 @@ func (s *Snapshots) Recent(_ context.Context, maxAge time.Duration) (*Snapshot, 
 	return s.take()
 }
 
+// TakeOne reads one process now, as a snapshot that has no other.
+func (s *Snapshots) TakeOne(_ context.Context, pid int) (*Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takeFrom(func(read func(dir, pid int) error) error {
+		return s.inProc(func(dir int) error { return read(dir, pid) })
+	})
+}
+
+// age is how long ago a snapshot was taken.
+func (s *Snapshots) age(snap *Snapshot) time.Duration { return s.now().Sub(snap.At) }
+
 // Close frees what is held open.
 func (s *Snapshots) Close() {
 	s.mu.Lock()
@@ -189,9 +201,19 @@ func (s *Snapshots) Close() {
 	s.boot.Close()
 }
 
-// take reads the clocks before the first process, so that what starts during
-// the pass counts as later.
 func (s *Snapshots) take() (*Snapshot, error) {
+	snap, err := s.takeFrom(s.eachPid)
+	if err != nil {
+		return nil, err
+	}
+	snap.dropEnded(s.isThere)
+	s.latest = snap
+	return snap, nil
+}
+
+// takeFrom reads the clocks before the first process, so that what starts during
+// the pass counts as later.
+func (s *Snapshots) takeFrom(each func(read func(dir, pid int) error) error) (*Snapshot, error) {
 	snap := &Snapshot{At: s.now()}
 	var err error
 	if snap.BootTicks, err = s.bootTicks(); err != nil {
@@ -202,7 +224,7 @@ func (s *Snapshots) take() (*Snapshot, error) {
 		snap.Processes = make([]Process, 0, len(s.latest.Processes)+16)
 	}
 	names := make(map[string]string, len(s.names))
-	err = s.eachPid(func(dir, pid int) error {
+	err = each(func(dir, pid int) error {
 		p, err := s.readProcess(dir, pid, names)
 		if errors.Is(err, errVanished) {
 			return nil
@@ -225,8 +247,6 @@ func (s *Snapshots) take() (*Snapshot, error) {
 	}
 	s.names = names
 	snap.index()
-	snap.dropEnded(s.isThere)
-	s.latest = snap
 	return snap, nil
 }
 
@@ -291,13 +311,22 @@ func (s *Snapshot) dropEnded(isThere func(pid int) bool) {
 	s.index()
 }
 
-// eachPid calls fn for every numeric entry of /proc, with the open folder.
-func (s *Snapshots) eachPid(fn func(dir, pid int) error) error {
+// inProc calls fn with the open folder /proc.
+func (s *Snapshots) inProc(fn func(dir int) error) error {
 	dir, err := unix.Open(s.proc, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: s.proc, Err: err}
 	}
 	defer func() { _ = unix.Close(dir) }()
+	return fn(dir)
+}
+
+// eachPid calls fn for every numeric entry of /proc, with the open folder.
+func (s *Snapshots) eachPid(fn func(dir, pid int) error) error {
+	return s.inProc(func(dir int) error { return s.eachPidOf(dir, fn) })
+}
+
+func (s *Snapshots) eachPidOf(dir int, fn func(dir, pid int) error) error {
 	if s.room == nil {
 		s.room = make([]byte, direntRoom)
 	}

@@ -21,6 +21,8 @@ type member struct {
 	// owed is what it should have got by then from children that were gone, and
 	// had not; adrift is what it or one of its ancestors should have got.
 	owed, adrift uint64
+	// foreign time counts elsewhere.
+	foreign bool
 }
 
 // Update takes the tree as it is in a snapshot (root first, as Tree returns
@@ -47,18 +49,24 @@ type member struct {
 // SIGCHLD, or the orphan went to init) is looked for in vain, and makes that of
 // others get lost for as long.
 func (u *TreeUsage) Update(s *Snapshot, tree []*Process) (ticks uint64, ok bool) {
+	return u.update(s, tree, nil)
+}
+
+// Follow is Update for a workload: of processes of its tree or group that belong
+// to another one nothing counts here, neither while they live nor when those
+// that are the workload's own get their time.
+func (u *TreeUsage) Follow(s *Snapshot, w *Workload) (ticks uint64, ok bool) {
+	return u.update(s, w.around, w.foreign)
+}
+
+func (u *TreeUsage) update(s *Snapshot, tree []*Process, foreign map[int]bool) (ticks uint64, ok bool) {
 	present := make(map[Key]member, len(tree))
 	keys := make(map[int]Key, len(tree))
 	for _, p := range tree {
+		// Parents come before their children: rings, which a pass that is not one
+		// instant may show, are cut.
+		present[p.Key()] = member{own: p.Own, children: p.Children, parent: keys[p.Parent], foreign: foreign[p.Pid]}
 		keys[p.Pid] = p.Key()
-	}
-	for _, p := range tree {
-		present[p.Key()] = member{own: p.Own, children: p.Children, parent: keys[p.Parent]}
-	}
-	if len(tree) > 0 { // parents may form a ring: it is cut at the root
-		root := present[tree[0].Key()]
-		root.parent = Key{}
-		present[tree[0].Key()] = root
 	}
 	// A boot that is not shown, or not for once, tells nothing.
 	if u.known && (u.boot == s.Boot || u.boot == "" || s.Boot == "") {
@@ -78,9 +86,11 @@ func (u *TreeUsage) delta(s *Snapshot, tree []*Process, present map[Key]member) 
 		before, was := u.previous[key]
 		switch {
 		case was:
-			sum += now.own - min(now.own, before.own)
 			got[key] = now.children - min(now.children, before.children)
-		case key.Start >= u.ticks:
+			if !now.foreign {
+				sum += now.own - min(now.own, before.own)
+			}
+		case key.Start >= u.ticks && !now.foreign:
 			// Ticks are whole: one that started in the tick of the snapshot and
 			// was not in it came after. An older one joined the tree just now,
 			// and brings nothing.
@@ -88,8 +98,10 @@ func (u *TreeUsage) delta(s *Snapshot, tree []*Process, present map[Key]member) 
 		}
 	}
 	u.settle(s, tree, present, got)
-	for _, ticks := range got {
-		sum += ticks
+	for key, ticks := range got {
+		if !present[key].foreign {
+			sum += ticks
+		}
 	}
 	return sum
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -75,21 +74,13 @@ type Config struct {
 	delaySet map[string]bool
 }
 
-// WorkloadsConfig says whose processes are measured.
-type WorkloadsConfig struct {
-	// Pid is a process id, or "self" for the collector; 0 means none.
-	Pid any `mapstructure:"pid"`
-	// TrackProcessTree includes all descendants of the process.
-	TrackProcessTree bool `mapstructure:"track_process_tree"`
-}
-
 func newDefaultConfig(families []scrapers.Factory) *Config {
 	return &Config{
 		Timing:               scrapers.Timing{CollectionInterval: defaultInterval, InitialDelay: defaultDelay, Timeout: defaultTimeout},
 		MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		Naming:               naming.Template,
 		DetectionInterval:    defaultDetectionInterval,
-		Workloads:            WorkloadsConfig{TrackProcessTree: true},
+		Workloads:            newDefaultWorkloads(),
 		families:             families,
 	}
 }
@@ -240,7 +231,7 @@ func (c *Config) familyDefaults(factory scrapers.Factory) scrapers.Config {
 // Validate checks what concerns the receiver as a whole. confmap calls the
 // Validate of every section below by itself.
 func (c *Config) Validate() error {
-	errs := []error{validateRootPath(c.RootPath), c.validatePid()}
+	errs := []error{validateRootPath(c.RootPath), c.validatePid(), c.validateHolders()}
 	if c.DetectionInterval <= 0 {
 		errs = append(errs, fmt.Errorf("detection_interval: %s: must be above 0", c.DetectionInterval))
 	}
@@ -269,32 +260,6 @@ func (c *Config) validateCommon(name string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Validate checks workloads.
-func (w *WorkloadsConfig) Validate() error {
-	_, err := w.target()
-	return err
-}
-
-// target reads the pid as the user wrote it.
-func (w *WorkloadsConfig) target() (scrapers.Target, error) {
-	switch pid := w.Pid.(type) {
-	case nil:
-		return scrapers.Target{}, nil
-	case int:
-		if pid >= 0 {
-			return scrapers.Target{Pid: pid, Tree: w.TrackProcessTree}, nil
-		}
-	case string:
-		if pid == selfPid {
-			return scrapers.Target{Self: true, Tree: w.TrackProcessTree}, nil
-		}
-		if n, err := strconv.Atoi(pid); err == nil && n >= 0 {
-			return scrapers.Target{Pid: n, Tree: w.TrackProcessTree}, nil
-		}
-	}
-	return scrapers.Target{}, fmt.Errorf("pid: %v: must be a process id, or %q for the collector itself", w.Pid, selfPid)
 }
 
 // validateTiming names the keys as the user wrote them.
@@ -337,32 +302,6 @@ func validateRootPath(path string) error {
 		return fmt.Errorf("root_path: %q: is not a directory", path)
 	}
 	return nil
-}
-
-// validatePid refuses a process that is not there. One that ends later is a matter
-// of the scrapes, and so is all that cannot be told here: a /proc that is missing
-// or does not answer, and processes that are hidden from us, of which pid 1 is one
-// where hidepid is in force.
-func (c *Config) validatePid() error {
-	target, err := c.Workloads.target()
-	if err != nil || target.Pid == 0 {
-		return nil // workloads reports what is wrong with it
-	}
-	proc := filepath.Join("/", c.RootPath, "proc")
-	ctx, cancel := context.WithTimeout(context.Background(), statTimeout)
-	defer cancel()
-	missing, err := guard.Call(ctx, new(guard.Slot), func(context.Context) (bool, error) {
-		if !isThere(filepath.Join(proc, "1")) {
-			return false, nil
-		}
-		_, err := os.Stat(filepath.Join(proc, strconv.Itoa(target.Pid)))
-		return errors.Is(err, fs.ErrNotExist), nil
-	})
-	if err != nil || !missing {
-		return nil
-	}
-	return fmt.Errorf("workloads: pid: there is no process %d below %s; name one that runs, by its pid there, or %q for the collector itself",
-		target.Pid, proc, selfPid)
 }
 
 func isThere(path string) bool {

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
+	"github.com/wandbsys/otelcol-wandbsys/internal/kubelet"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -42,7 +43,13 @@ func TestDefaultConfig(t *testing.T) {
 		MetricsBuilderConfig: metadata.NewDefaultMetricsBuilderConfig(),
 		Naming:               naming.Template,
 		DetectionInterval:    5 * time.Minute,
-		Workloads:            WorkloadsConfig{TrackProcessTree: true},
+		Workloads: WorkloadsConfig{
+			TrackProcessTree: true,
+			Discover:         []string{"wandb", "slurm", "kubernetes"},
+			MaxWorkloads:     500,
+			MaxProcesses:     20_000,
+			Kubernetes:       kubelet.NewDefaultConfig(),
+		},
 	}, cfg)
 }
 
@@ -105,7 +112,7 @@ func TestConfigAccepted(t *testing.T) {
 			c.delaySet = map[string]bool{"": true, "host": false}
 			c.Naming, c.Label, c.HostName = naming.SDK, "node-a", "trainer-7"
 			c.DetectionInterval = time.Minute
-			c.Workloads = WorkloadsConfig{Pid: "self"}
+			c.Workloads.Pid, c.Workloads.TrackProcessTree = "self", false
 			c.Scrapers = hostSection(30*time.Second, time.Second, 20*time.Second)
 			section := c.Scrapers["host"].(*host.Config)
 			section.DiskPaths, section.CommonConfig.MaxSeries = []string{"/", "/data"}, 500
@@ -158,7 +165,7 @@ func TestConfigAccepted(t *testing.T) {
 			c.Workloads.Pid = "1"
 		},
 		"pid_self": func(c *Config) { c.Workloads.Pid = "self" },
-		"tree_off": func(c *Config) { c.Workloads = WorkloadsConfig{Pid: "self"} },
+		"tree_off": func(c *Config) { c.Workloads.Pid, c.Workloads.TrackProcessTree = "self", false },
 		"tree_on":  func(c *Config) { c.Workloads.Pid = "self" },
 		"disk_none": func(c *Config) {
 			c.Scrapers, c.delaySet = hostSection(15*time.Second, time.Second, 10*time.Second), map[string]bool{"": false, "host": false}
@@ -200,7 +207,7 @@ func TestConfigRefusedWhenDecoding(t *testing.T) {
 		"wrong_bool":                  "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'",
 		"wrong_workloads":             "'' " + decoding + "'workloads' expected a map or struct, got \"slice\"",
 		"unknown_metric":              "'' " + decoding + "'metrics' has invalid keys: gpu.temprature",
-		"discover":                    "'' " + decoding + "'workloads' has invalid keys: discover",
+		"discover_map":                "'' " + decoding + "'workloads.discover[0]' expected type 'string', got unconvertible type 'map[string]interface {}'",
 		"tree_word":                   "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'string'",
 		"tree_number":                 "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'int'",
 		"denominator_number":          "'' scrapers::host: " + decoding + "'cpu_denominator' expected type 'host.cpuDenominator', got unconvertible type 'int'",

@@ -19,9 +19,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/kubelet"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
 const (
@@ -39,6 +41,10 @@ type sysReceiver struct {
 	health      *health
 	controllers []receiver.Metrics
 	off         []string
+	workloads   *workload.Discovery
+	// kubernetes says whom the names of containers are asked for.
+	kubernetes kubelet.Config
+	settings   component.TelemetrySettings
 
 	// run ends when Shutdown begins. Everything that a scrape does is under it,
 	// since the controllers do not end a running scrape.
@@ -54,12 +60,13 @@ func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next c
 	if err != nil {
 		return nil, fmt.Errorf("making the receiver's own metrics: %w", err)
 	}
-	r := &sysReceiver{logger: set.Logger, telemetry: telemetry, health: newHealth(set.ID.String())}
+	r := &sysReceiver{logger: set.Logger, settings: set.TelemetrySettings, kubernetes: cfg.Workloads.Kubernetes, telemetry: telemetry, health: newHealth(set.ID.String())}
 	r.run, r.stop = context.WithCancel(context.Background())
-	target, err := cfg.Workloads.target()
+	options, err := cfg.Workloads.options(cfg.RootPath, set.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("workloads::%w", err)
 	}
+	r.workloads = workload.NewDiscovery(options)
 	hostName := identity.HostName(ctx, cfg.HostName, cfg.RootPath)
 	machine := identity.New(hostName, cfg.Label, cfg.RootPath, cfg.MetricsBuilderConfig.ResourceAttributes)
 	for _, factory := range cfg.families {
@@ -70,7 +77,7 @@ func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next c
 		}
 		settings := scrapers.Settings{
 			Receiver: set, Metrics: cfg.MetricsBuilderConfig,
-			Identity: machine, RootPath: cfg.RootPath, Target: target,
+			Identity: machine, RootPath: cfg.RootPath, Target: options.Target, Workloads: r.workloads,
 		}
 		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))
 		timing := section.Common().Timing
@@ -139,6 +146,9 @@ func (r *sysReceiver) Start(ctx context.Context, host component.Host) error {
 			zap.String("reason", "not listed under scrapers"), zap.String("cure", "add scrapers::"+name))
 		r.health.addOff(name)
 	}
+	if err := r.startNames(ctx, host); err != nil {
+		return err
+	}
 	if err := r.health.start(r.telemetry, host); err != nil {
 		return fmt.Errorf("registering the receiver's own metrics: %w", err)
 	}
@@ -150,6 +160,19 @@ func (r *sysReceiver) Start(ctx context.Context, host component.Host) error {
 	return nil
 }
 
+// startNames makes the client for names, if any is configured. It asks nobody yet.
+func (r *sysReceiver) startNames(ctx context.Context, host component.Host) error {
+	if !r.kubernetes.Kubelet.HasValue() && !r.kubernetes.PodResources.HasValue() {
+		return nil
+	}
+	client, err := kubelet.New(ctx, r.kubernetes, host, r.settings)
+	if err != nil {
+		return fmt.Errorf("workloads::kubernetes: %w", err)
+	}
+	r.workloads.SetNames(client)
+	return nil
+}
+
 // Shutdown ends what is running, then stops the families in parallel. Each is
 // stopped once, since a controller does not survive a second time; one that
 // does not stop in time is left behind.
@@ -158,6 +181,7 @@ func (r *sysReceiver) Shutdown(ctx context.Context) error {
 		r.health.stop()
 		r.stop()
 		r.shutdownErr = r.stopControllers(ctx)
+		r.workloads.Close()
 		r.telemetry.Shutdown()
 	})
 	return r.shutdownErr

@@ -134,10 +134,10 @@ func scrapeFor(b *testing.B, target scrapers.Target) func() {
 	b.Helper()
 	metrics := metadata.NewDefaultMetricsBuilderConfig()
 	s, err := newScraper(scrapers.Settings{
-		Receiver: receivertest.NewNopSettings(metadata.Type),
-		Metrics:  metrics,
-		Identity: identity.New("bench", "", "", metrics.ResourceAttributes),
-		Target:   target,
+		Receiver:  receivertest.NewNopSettings(metadata.Type),
+		Metrics:   metrics,
+		Identity:  identity.New("bench", "", "", metrics.ResourceAttributes),
+		Workloads: settingsOf(target).Workloads,
 	}, defaultConfig())
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = s.Shutdown(context.Background()) })
@@ -151,7 +151,7 @@ func scrapeFor(b *testing.B, target scrapers.Target) func() {
 // readingFor is the part of it that W&B's monitor does too.
 func readingFor(b *testing.B, target scrapers.Target) func() {
 	b.Helper()
-	src, err := newSource(defaultConfig().(*Config), "", target)
+	src, err := newSource(defaultConfig().(*Config), settingsOf(target))
 	require.NoError(b, err)
 	b.Cleanup(src.close)
 	return func() {

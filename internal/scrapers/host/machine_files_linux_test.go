@@ -16,7 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
+
+// first is the first workload, nil when there is none.
+func (r *reading) first() *workloadReading {
+	if len(r.workloads) == 0 {
+		return nil
+	}
+	return r.workloads[0]
+}
+
+// settingsOf are those of a real machine on which this is measured.
+func settingsOf(target scrapers.Target) scrapers.Settings {
+	return scrapers.Settings{Target: target, Workloads: workload.NewDiscovery(workload.Options{Target: target})}
+}
 
 // testMachine is a machine made of files below a root path, with a clock and
 // statfs of its own.
@@ -93,9 +107,10 @@ func (m *testMachine) givenStatfs(path string, st *unix.Statfs_t) error {
 func (m *testMachine) source() *linuxSource {
 	m.t.Helper()
 	env := environment{now: func() time.Time { return m.now }, pageSize: m.pageSize}
-	env.bootTicks = func() (uint64, error) { return m.bootTicks, nil }
 	env.statfs = func(path string, st *unix.Statfs_t) error { return m.statfs(path, st) }
-	src, err := newLinuxSource(m.cfg, m.root, m.target, env)
+	workloads := workload.NewDiscovery(workload.Options{RootPath: m.root, Target: m.target}).
+		WithClock(env.now, func() (uint64, error) { return m.bootTicks, nil })
+	src, err := newLinuxSource(m.cfg, m.root, workloads, env)
 	require.NoError(m.t, err)
 	return src
 }

@@ -37,7 +37,7 @@ func realSource(t *testing.T, cfg *Config, target scrapers.Target) *linuxSource 
 			t.Skip("no usual /proc here: ", err)
 		}
 	}
-	src, err := newLinuxSource(cfg, "", target, systemEnvironment())
+	src, err := newLinuxSource(cfg, "", settingsOf(target).Workloads, systemEnvironment())
 	require.NoError(t, err)
 	return src
 }
@@ -256,11 +256,11 @@ func TestRealNetworkIsThatOfProcfs(t *testing.T) {
 func TestRealOwnProcess(t *testing.T) {
 	src := realSource(t, &Config{}, scrapers.Target{Self: true})
 	r := src.read(t.Context(), want{})
-	require.NotNil(t, r.process, "%v", r.errs)
-	assert.Equal(t, os.Getpid(), r.process.pid)
+	require.NotNil(t, r.first(), "%v", r.errs)
+	assert.Equal(t, os.Getpid(), r.first().who.Pid)
 	comm, err := os.ReadFile("/proc/self/comm")
 	require.NoError(t, err)
-	assert.Equal(t, strings.TrimSuffix(string(comm), "\n"), r.process.executable)
+	assert.Equal(t, strings.TrimSuffix(string(comm), "\n"), r.first().who.Executable)
 }
 
 // burner is a child that uses one core; it ends with the test.
@@ -290,10 +290,10 @@ func TestRealProcessThatBurnsACore(t *testing.T) {
 		require.NoError(t, err)
 		return float64(st.UTime + st.STime)
 	}
-	read := func() *processReading {
+	read := func() *workloadReading {
 		r := src.read(t.Context(), want{})
-		require.NotNil(t, r.process, "%v", r.errs)
-		return r.process
+		require.NotNil(t, r.first(), "%v", r.errs)
+		return r.first()
 	}
 
 	var allowed unix.CPUSet
@@ -344,13 +344,13 @@ func TestRealProcessThatEnds(t *testing.T) {
 		t.Skip("no sleep here: ", err)
 	}
 	src := realSource(t, &Config{}, scrapers.Target{Pid: cmd.Process.Pid})
-	require.NotNil(t, src.read(t.Context(), want{}).process)
+	require.NotNil(t, src.read(t.Context(), want{}).first())
 
 	require.NoError(t, cmd.Process.Kill())
 	what := "process " + strconv.Itoa(cmd.Process.Pid) + " is gone"
 	require.Eventually(t, func() bool { // a zombie, until it is waited for
 		r := src.read(t.Context(), want{})
-		return r.process == nil && len(r.errs) == 1 && r.errs[0].Error() == what
+		return r.first() == nil && len(r.errs) == 1 && r.errs[0].Error() == what
 	}, 10*time.Second, time.Millisecond)
 	_ = cmd.Wait()
 	r := src.read(t.Context(), want{})

@@ -156,7 +156,7 @@ func TestNetDevThatIsNotUnderstood(t *testing.T) {
 }
 
 func TestInvalidExpressionsAreRefused(t *testing.T) {
-	_, err := newLinuxSource(&Config{Network: NetworkConfig{Include: []string{"("}, Exclude: []string{"["}}}, "", targetNone, systemEnvironment())
+	_, err := newLinuxSource(&Config{Network: NetworkConfig{Include: []string{"("}, Exclude: []string{"["}}}, "", nil, systemEnvironment())
 	require.ErrorContains(t, err, `network: include: "("`)
 	require.ErrorContains(t, err, `exclude: "["`)
 }

@@ -21,7 +21,7 @@ func TestPhysicalCPUsAreCountedOnce(t *testing.T) {
 	for range 2 {
 		r := src.read(t.Context(), want{})
 		requireSources(t, r)
-		assert.InDelta(t, 2, r.process.capacity, 0, "two cores with three threads")
+		assert.InDelta(t, 2, r.first().capacity, 0, "two cores with three threads")
 		m.remove("sys/devices", "proc/cpuinfo")
 	}
 }
@@ -32,7 +32,7 @@ func TestPhysicalCPUsThatTheMachineDoesNotTellAreTheLogicalOnes(t *testing.T) {
 	m.cfg.CPUDenominator = denominatorPhysical
 	r := m.source().read(t.Context(), want{})
 	requireSources(t, r)
-	assert.InDelta(t, 3, r.process.capacity, 0)
+	assert.InDelta(t, 3, r.first().capacity, 0)
 }
 
 // Of a number that is not known yet no percentage can be made.
@@ -44,8 +44,8 @@ func TestPhysicalCPUsThatHangCostOnlyThePercentage(t *testing.T) {
 	src := m.source()
 	r := src.read(shortly(t), want{})
 	requireSources(t, r, "cpuinfo")
-	require.NotNil(t, r.process)
-	assert.Zero(t, r.process.capacity)
+	require.NotNil(t, r.first())
+	assert.Zero(t, r.first().capacity)
 	assert.NotNil(t, r.memory)
 
 	r = src.read(t.Context(), want{})

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
 // requireGone wants the target to be gone, and nothing to be broken.
 func requireGone(t *testing.T, r *reading, what string) {
 	t.Helper()
-	require.Nil(t, r.process)
+	require.Nil(t, r.first())
 	require.Len(t, r.errs, 1)
 	gone, ok := errors.AsType[*scrapers.GoneError](r.errs[0])
 	require.True(t, ok, "%v", r.errs[0])
@@ -30,28 +31,29 @@ func requireGone(t *testing.T, r *reading, what string) {
 
 func TestProcess(t *testing.T) {
 	m := aWholeMachine(t)
-	assert.Equal(t, &processReading{
-		at:         testStart,
-		pid:        77,
-		key:        processKey{boot: "11111111-2222-3333-4444-555555555555\n", start: 4242},
-		executable: "python3",
-		cpuTime:    12 * time.Second,
-		threads:    5,
-		rss:        256 * 4096,
-		capacity:   2,
-	}, m.read(m.source()).process)
+	assert.Equal(t, &workloadReading{
+		at:       testStart,
+		who:      &identity.Workload{Kind: "process", ID: "pid-77", Pid: 77, Executable: "python3"},
+		key:      processKey{boot: "11111111-2222-3333-4444-555555555555\n", start: 4242},
+		began:    testStart,
+		pids:     []int{77},
+		cpuTime:  12 * time.Second,
+		threads:  5,
+		rss:      256 * 4096,
+		capacity: 2,
+	}, m.read(m.source()).first())
 }
 
 func TestMemoryOfAProcessIsInPagesOfTheMachine(t *testing.T) {
 	m := aWholeMachine(t)
 	m.pageSize = 64 << 10
-	assert.Equal(t, uint64(256*64<<10), m.read(m.source()).process.rss)
+	assert.Equal(t, uint64(256*64<<10), m.read(m.source()).first().rss)
 }
 
 func TestNoTargetNoProcess(t *testing.T) {
 	m := aWholeMachine(t)
 	m.target = targetNone
-	assert.Nil(t, m.read(m.source()).process)
+	assert.Nil(t, m.read(m.source()).first())
 }
 
 func TestOurOwnProcessIsFoundInTheMountedProc(t *testing.T) {
@@ -59,16 +61,16 @@ func TestOurOwnProcessIsFoundInTheMountedProc(t *testing.T) {
 	m.target = scrapers.Target{Self: true}
 	src := m.source()
 	r := src.read(t.Context(), want{})
-	requireSources(t, r, "process")
-	require.ErrorContains(t, r.errs[0], "process: finding the collector's own process: readlink")
+	requireSources(t, r, workloadsName)
+	require.ErrorContains(t, r.errs[0], "processes: finding the collector's own process: readlink")
 
 	m.write(map[string]string{"proc/self": "-> x"})
-	requireSources(t, src.read(t.Context(), want{}), "process")
+	requireSources(t, src.read(t.Context(), want{}), workloadsName)
 
 	m.write(map[string]string{"proc/self": "-> 77"})
-	assert.Equal(t, 77, m.read(src).process.pid)
+	assert.Equal(t, 77, m.read(src).first().who.Pid)
 	m.remove("proc/self")
-	assert.Equal(t, 77, m.read(src).process.pid, "it is known from then on")
+	assert.Equal(t, 77, m.read(src).first().who.Pid, "it is known from then on")
 }
 
 func TestATargetThatIsGone(t *testing.T) {
@@ -112,7 +114,7 @@ func TestATargetThatIsGone(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := aWholeMachine(t)
 			src := m.source()
-			require.NotNil(t, m.read(src).process)
+			require.NotNil(t, m.read(src).first())
 			tt.change(m)
 			for range 2 {
 				requireGone(t, src.read(t.Context(), want{}), tt.want)
@@ -131,7 +133,7 @@ func TestATargetThatIsNotThereYet(t *testing.T) {
 		"proc/78/statm":  "1 1 1 1 0 1 0\n",
 		"proc/78/status": "Cpus_allowed_list:\t0\n",
 	})
-	assert.Equal(t, "late", m.read(src).process.executable)
+	assert.Equal(t, "late", m.read(src).first().who.Executable)
 }
 
 // A machine that does not show its boot id, or not always, has the same
@@ -168,8 +170,12 @@ func TestFilesOfAProcessThatFail(t *testing.T) {
 		m.remove("proc/77/" + name)
 		m.write(map[string]string{"proc/77/" + name + "/": ""}) // a folder cannot be read
 		r := m.source().read(t.Context(), want{})
-		requireSources(t, r, "process")
-		assert.Equal(t, isThere, r.process != nil, name)
+		if name == "stat" {
+			requireGone(t, r, "there is no process 77 below "+m.root+"/proc")
+			continue
+		}
+		requireSources(t, r, workloadsName)
+		assert.Equal(t, isThere, r.first() != nil, name)
 	}
 }
 
@@ -191,20 +197,20 @@ func TestCapacityOfAProcess(t *testing.T) {
 				"proc/77/status": "Cpus_allowed_list:\t" + tt.allowed + "\n",
 				"proc/stat":      "cpu  1 1 1 1\n" + strings.Repeat("cpu7 1 1 1 1\n", tt.online),
 			})
-			assert.InDelta(t, tt.want, m.read(m.source()).process.capacity, 0)
+			assert.InDelta(t, tt.want, m.read(m.source()).first().capacity, 0)
 		})
 	}
 	t.Run("the number online where it ended before it told", func(t *testing.T) {
 		m := aWholeMachine(t)
 		m.remove("proc/77/status")
-		assert.InDelta(t, 3, m.read(m.source()).process.capacity, 0)
+		assert.InDelta(t, 3, m.read(m.source()).first().capacity, 0)
 	})
 	t.Run("the number online where the list is not shown", func(t *testing.T) {
 		m := aWholeMachine(t)
 		m.write(map[string]string{"proc/77/status": "Name:\tx\n"})
 		r := m.source().read(t.Context(), want{})
 		requireSources(t, r) // sandboxes that imitate /proc leave it out: no fault
-		assert.InDelta(t, 3, r.process.capacity, 0)
+		assert.InDelta(t, 3, r.first().capacity, 0)
 	})
 }
 
@@ -244,13 +250,13 @@ func TestCPUUseOverAnInterval(t *testing.T) {
 }
 
 func TestCPUUseNeedsTwoReadingsOfOneProcess(t *testing.T) {
-	at := func(seconds int, key processKey, cpuTime time.Duration, capacity float64) *processReading {
-		return &processReading{at: testStart.Add(time.Duration(seconds) * time.Second), key: key, cpuTime: cpuTime, capacity: capacity}
+	at := func(seconds int, key processKey, cpuTime time.Duration, capacity float64) *workloadReading {
+		return &workloadReading{at: testStart.Add(time.Duration(seconds) * time.Second), key: key, cpuTime: cpuTime, capacity: capacity}
 	}
 	one, other := processKey{"b", 1}, processKey{"b", 2}
 	tests := []struct {
 		name          string
-		before, after *processReading
+		before, after *workloadReading
 	}{
 		{"no reading before", nil, at(1, one, time.Second, 1)},
 		{"another process", at(0, other, 0, 1), at(1, one, time.Second, 1)},

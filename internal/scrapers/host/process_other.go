@@ -10,15 +10,18 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
 // readProcess identifies the process by its pid and creation time.
-func (s *portableSource) readProcess(ctx context.Context) (*processReading, error) {
+func (s *portableSource) readProcess(ctx context.Context) (*workloadReading, error) {
 	p, err := process.NewProcessWithContext(ctx, int32(s.target.Pid))
 	if errors.Is(err, process.ErrorProcessNotRunning) {
 		return nil, s.gone()
@@ -59,14 +62,13 @@ func (s *portableSource) gone() error {
 
 // fillProcess reads a process. Threads and memory that the system does not tell
 // are absent.
-func fillProcess(ctx context.Context, p *process.Process, key processKey, table *processTable) (*processReading, error) {
+func fillProcess(ctx context.Context, p *process.Process, key processKey, table *processTable) (*workloadReading, error) {
 	times, err := p.TimesWithContext(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &processReading{
+	r := &workloadReading{
 		at:       time.Now(),
-		pid:      int(p.Pid),
 		key:      key,
 		cpuTime:  time.Duration((times.User + times.System) * float64(time.Second)),
 		capacity: float64(runtime.NumCPU()),
@@ -83,8 +85,11 @@ func fillProcess(ctx context.Context, p *process.Process, key processKey, table 
 	}
 	// No living process has none: macOS says 0 of what may not be read.
 	r.noThreads, r.noRSS = r.threads == 0, r.rss == 0
+	r.who = &identity.Workload{
+		Kind: string(workload.KindProcess), ID: "pid-" + strconv.Itoa(int(p.Pid)), Pid: int(p.Pid),
+	}
 	// The name is for people; a system that does not tell it costs nothing.
-	r.executable, _ = p.NameWithContext(ctx)
+	r.who.Executable, _ = p.NameWithContext(ctx)
 	return r, nil
 }
 
@@ -102,8 +107,8 @@ func readThreads(ctx context.Context, p *process.Process, table *processTable) (
 
 // addDescendants adds what the target's descendants use. A process that may not
 // be read, or has ended, is left out; so is a value of it that is not told.
-func (s *portableSource) addDescendants(ctx context.Context, r *processReading, table *processTable) {
-	root := treeMember{pid: int32(r.pid), created: r.key.start}
+func (s *portableSource) addDescendants(ctx context.Context, r *workloadReading, table *processTable) {
+	root := treeMember{pid: int32(r.who.Pid), created: r.key.start}
 	times := map[treeMember]time.Duration{root: r.cpuTime}
 	for queue := []treeMember{root}; len(queue) > 0; queue = queue[1:] {
 		for _, pid := range table.children[queue[0].pid] {
@@ -126,7 +131,7 @@ func (s *portableSource) addDescendants(ctx context.Context, r *processReading, 
 
 // descendant reads a child. A child that is older than its parent had another
 // one, whose pid was used again.
-func descendant(ctx context.Context, pid int32, parent treeMember, table *processTable) (*processReading, bool) {
+func descendant(ctx context.Context, pid int32, parent treeMember, table *processTable) (*workloadReading, bool) {
 	p := &process.Process{Pid: pid}
 	created, err := p.CreateTimeWithContext(ctx)
 	if err != nil || uint64(created) < parent.created {

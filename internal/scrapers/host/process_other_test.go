@@ -26,12 +26,12 @@ func TestProcessTableHasOurOwnProcess(t *testing.T) {
 }
 
 func TestOurOwnTree(t *testing.T) {
-	src, err := newSource(defaultConfig().(*Config), "", scrapers.Target{Self: true, Tree: true})
+	src, err := newSource(defaultConfig().(*Config), scrapers.Settings{Target: scrapers.Target{Self: true, Tree: true}})
 	require.NoError(t, err)
 	defer src.close()
-	p := src.read(t.Context(), want{}).process
+	p := src.read(t.Context(), want{}).workloads[0]
 	require.NotNil(t, p)
-	assert.Equal(t, os.Getpid(), p.pid)
+	assert.Equal(t, os.Getpid(), p.who.Pid)
 	assert.Equal(t, p.threads == 0, p.noThreads)
 	assert.Equal(t, p.rss == 0, p.noRSS)
 }

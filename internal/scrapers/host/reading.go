@@ -6,6 +6,8 @@ package host
 import (
 	"context"
 	"time"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 )
 
 // source fetches raw readings. Each operating system has one; tests bring
@@ -23,8 +25,11 @@ type source interface {
 type want struct {
 	// cores asks for the times of each logical CPU.
 	cores bool
-	// pss asks for the target's proportional memory, which is slow.
+	// pss asks for the workloads' proportional memory, which is slow.
 	pss bool
+	// groupCPU, throttling, oomKills and pressure ask for what the workloads'
+	// control groups tell.
+	groupCPU, throttling, oomKills, pressure bool
 }
 
 // reading is what one scrape found. What a source did not tell is nil or
@@ -36,7 +41,7 @@ type reading struct {
 	disks       *diskReading
 	network     *networkReading
 	cores       []coreReading
-	process     *processReading
+	workloads   []*workloadReading
 	// errs holds *scrapers.SourceError and *scrapers.GoneError.
 	errs []error
 }
@@ -99,25 +104,32 @@ type coreReading struct {
 	busy, total float64
 }
 
-// processReading is the target.
-type processReading struct {
+// workloadReading is one workload.
+type workloadReading struct {
 	at  time.Time
-	pid int
+	who *identity.Workload
 	// key differs between two processes that had the same pid.
-	key        processKey
-	executable string
-	// cpuTime is user and system time since the process started.
+	key processKey
+	// began is when the root process started; zero where that is not needed.
+	began time.Time
+	// cpuTime is the user and system time of the processes, from any beginning
+	// that stays the same.
 	cpuTime time.Duration
+	// whole says that the workload is all that its control group holds, so that
+	// the group's time is exact.
+	whole   bool
 	threads int
 	// rss and pss are in bytes; pss is 0 where it is not wanted or not told.
 	rss, pss uint64
 	// noThreads and noRSS say that the system does not tell threads and rss.
 	noThreads, noRSS bool
-	// capacity is how many CPUs the process can use; 0 is unknown.
+	// capacity is how many CPUs the workload can use; 0 is unknown.
 	capacity float64
 	// memory is the memory limit in force; nil is none.
 	memory *limitReading
-	limitsReading
+	// pids are the processes that are alive.
+	pids []int
+	groupsReading
 }
 
 // limitReading is a memory limit, in bytes: the smallest one, what its own

@@ -4,6 +4,8 @@
 package host
 
 import (
+	"time"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
@@ -83,56 +85,79 @@ func (s *hostScraper) recordCores(now pcommon.Timestamp, cores []coreReading) {
 	}
 }
 
-func (s *hostScraper) recordProcess(now pcommon.Timestamp, p *processReading, m *memoryReading) {
-	if !p.noThreads {
-		s.builder.RecordProcCPUThreadsDataPoint(now, int64(p.threads))
+// recordWorkloads emits each workload for its own resource.
+func (s *hostScraper) recordWorkloads(now pcommon.Timestamp, r *reading) {
+	previous := make(map[string]*workloadReading, len(r.workloads))
+	for _, w := range r.workloads {
+		s.recordWorkload(now, w, r.memory)
+		s.builder.EmitForResource(metadata.WithResource(s.identity.Workload(w.who)))
+		previous[w.who.ID] = w
 	}
-	if !p.noRSS {
-		s.builder.RecordProcMemoryRssMBDataPoint(now, float64(p.rss)/mebi)
+	s.previous = previous
+}
+
+func (s *hostScraper) recordWorkload(now pcommon.Timestamp, w *workloadReading, m *memoryReading) {
+	if !w.noThreads {
+		s.builder.RecordProcCPUThreadsDataPoint(now, int64(w.threads))
 	}
-	if p.pss > 0 {
-		s.builder.RecordProcMemoryPssMBDataPoint(now, float64(p.pss)/mebi)
+	if !w.noRSS {
+		s.builder.RecordProcMemoryRssMBDataPoint(now, float64(w.rss)/mebi)
 	}
-	s.recordLimit(now, p, m)
-	if percent, ok := cpuPercent(s.previous, p); ok {
+	if w.pss > 0 {
+		s.builder.RecordProcMemoryPssMBDataPoint(now, float64(w.pss)/mebi)
+	}
+	s.recordLimit(now, w, m)
+	before := s.previous[w.who.ID]
+	if percent, ok := cpuPercent(before, w); ok {
 		s.builder.RecordCPUDataPoint(now, percent)
 	}
-	current := *p
-	s.previous = &current
+	s.recordGroup(now, before, w)
 }
 
 // recordLimit records the memory in relation to what the workload may use: its
 // limit where there is one, else the machine's memory. Without a limit the
 // machine's own points say what is used and left.
-func (s *hostScraper) recordLimit(now pcommon.Timestamp, p *processReading, m *memoryReading) {
+func (s *hostScraper) recordLimit(now pcommon.Timestamp, w *workloadReading, m *memoryReading) {
 	var limit uint64
 	switch {
-	case p.memory != nil:
-		limit = p.memory.limit
-		left := p.memory.headroom
+	case w.memory != nil:
+		limit = w.memory.limit
+		left := w.memory.headroom
 		if m != nil {
 			left = min(left, m.available)
 		}
-		s.builder.RecordMemoryPercentDataPoint(now, 100*float64(p.memory.used)/float64(limit))
+		s.builder.RecordMemoryPercentDataPoint(now, 100*float64(w.memory.used)/float64(limit))
 		s.builder.RecordProcMemoryAvailableMBDataPoint(now, float64(left)/mebi)
 	case m != nil:
 		limit = m.total
 	}
-	if limit > 0 && !p.noRSS {
-		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(p.rss)/float64(limit))
+	if limit > 0 && !w.noRSS {
+		s.builder.RecordProcMemoryPercentDataPoint(now, 100*float64(w.rss)/float64(limit))
 	}
 }
 
-// cpuPercent is the use of the CPUs that the process may use, over the time
-// between two readings of the same process.
-func cpuPercent(before, after *processReading) (float64, bool) {
-	if before == nil || !before.key.same(after.key) || after.capacity <= 0 {
+// cpuPercent is the use of the CPUs that the workload may use, over the time
+// between two readings of the same workload. Of one that is all that its control
+// group holds the group tells exactly.
+func cpuPercent(before, after *workloadReading) (float64, bool) {
+	if before == nil || !before.key.same(after.key) {
 		return 0, false
 	}
-	elapsed := after.at.Sub(before.at)
-	used := after.cpuTime - before.cpuTime
-	if elapsed <= 0 || used < 0 {
+	if use, ok := groupUse(before, after); ok && before.whole && after.whole {
+		return use.percent(after.capacity)
+	}
+	return cpuUse{after.cpuTime - before.cpuTime, after.at.Sub(before.at)}.percent(after.capacity)
+}
+
+// cpuUse is the CPU time used in some time.
+type cpuUse struct {
+	used, elapsed time.Duration
+}
+
+// percent is the use in percent of so many CPUs.
+func (u cpuUse) percent(capacity float64) (float64, bool) {
+	if capacity <= 0 || u.elapsed <= 0 || u.used < 0 {
 		return 0, false
 	}
-	return 100 * used.Seconds() / elapsed.Seconds() / after.capacity, true
+	return 100 * u.used.Seconds() / u.elapsed.Seconds() / capacity, true
 }

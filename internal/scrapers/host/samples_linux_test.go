@@ -21,6 +21,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
 // samplesVariable names the folder of recorded cases: one folder per family,
@@ -32,9 +33,12 @@ type sample struct {
 	Tags      map[string]float64 `json:"tags"`
 	HostTags  map[string]float64 `json:"host_tags"`
 	ExtraTags map[string]float64 `json:"extra_tags"`
-	Identity  map[string]any     `json:"identity"`
-	Discovery map[string]any     `json:"discovery"`
-	Config    sampleConfig       `json:"config"`
+	// Identity is what control groups tell: of the process, or by the stem of
+	// NAME/*.cgroup.
+	Identity map[string]any `json:"identity"`
+	// Discovery is what is found below NAME/proc.
+	Discovery map[string]any `json:"discovery"`
+	Config    sampleConfig   `json:"config"`
 }
 
 type sampleConfig struct {
@@ -84,8 +88,18 @@ func loadSample(t *testing.T, file string) sample {
 
 func runSample(t *testing.T, dir string, s sample) {
 	t.Helper()
-	skipUnavailable(t, s)
+	if groups, _ := filepath.Glob(filepath.Join(dir, "*.cgroup")); len(groups) > 0 {
+		compareIdentities(t, s.Identity, groups)
+		return
+	}
+	if s.Discovery != nil {
+		compareDiscovery(t, s.Discovery, filepath.Join(dir, s.Config.Root))
+		return
+	}
 	md := scrapeSample(t, dir, s, false)
+	if s.Identity != nil {
+		assert.Equal(t, s.Identity, identityOf(md))
+	}
 	compareTags(t, "host_tags", s.HostTags, listedTags(s.HostTags, tagsOf(hostOf(md))))
 	compareTags(t, "tags", s.Tags, tagsOf(md))
 	if s.ExtraTags == nil {
@@ -113,15 +127,6 @@ func listedTags(list, got map[string]float64) map[string]float64 {
 	return listed
 }
 
-// skipUnavailable skips what holds only identities or discovery, which are
-// not there yet.
-func skipUnavailable(t *testing.T, s sample) {
-	t.Helper()
-	if s.Discovery != nil || (s.Identity != nil && len(s.Tags) == 0) {
-		t.Skip("discovery of workloads and identity from cgroup paths are not there yet")
-	}
-}
-
 func scrapeSample(t *testing.T, dir string, s sample, extended bool) pmetric.Metrics {
 	t.Helper()
 	// One link stands for the machine's root: t0 first, then t1.
@@ -132,18 +137,22 @@ func scrapeSample(t *testing.T, dir string, s sample, extended bool) pmetric.Met
 		now:      func() time.Time { return now },
 		statfs:   s.statfs(filepath.Join(root, s.Config.Root)),
 		pageSize: s.Config.PageSize,
-		bootTicks: func() (uint64, error) {
-			return s.Config.T0BootTicks + uint64(now.Sub(begin).Seconds()*procread.TicksPerSecond), nil
-		},
+	}
+	bootTicks := func() (uint64, error) {
+		return s.Config.T0BootTicks + uint64(now.Sub(begin).Seconds()*procread.TicksPerSecond), nil
 	}
 	cfg := defaultConfig().(*Config)
 	cfg.DiskPaths = s.Config.DiskPaths
-	src, err := newLinuxSource(cfg, filepath.Join(root, s.Config.Root), scrapers.Target{Pid: s.Config.Pid, Tree: s.Config.TrackProcessTree}, env)
+	workloads := workload.NewDiscovery(workload.Options{
+		RootPath: filepath.Join(root, s.Config.Root),
+		Target:   scrapers.Target{Pid: s.Config.Pid, Tree: s.Config.TrackProcessTree},
+	}).WithClock(env.now, bootTicks)
+	src, err := newLinuxSource(cfg, filepath.Join(root, s.Config.Root), workloads, env)
 	require.NoError(t, err)
 	scraper := newScraperFor(sampleSettings(t, root, extended), cfg, src)
 
 	var md pmetric.Metrics
-	for _, moment := range []string{"t0", "t1"} {
+	for _, moment := range []string{"t0", "t1"} { // one of them at least
 		from := filepath.Join(dir, moment)
 		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package host measures the machine (memory, file systems, disk and network
-// I/O) and one process on it.
+// I/O) and the workloads on it.
 package host
 
 import (
@@ -40,14 +40,15 @@ type hostScraper struct {
 	// clock gives the time of the points.
 	clock func() time.Time
 
-	disks    diskCounters
-	network  networkCounters
-	cores    map[int]coreReading
-	previous *processReading
+	disks   diskCounters
+	network networkCounters
+	cores   map[int]coreReading
+	// previous are the workloads of the last scrape, by id.
+	previous map[string]*workloadReading
 }
 
 func newScraper(set scrapers.Settings, cfg scrapers.Config) (scrapers.Scraper, error) {
-	src, err := newSource(cfg.(*Config), set.RootPath, set.Target)
+	src, err := newSource(cfg.(*Config), set)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +64,22 @@ func newScraperFor(set scrapers.Settings, cfg *Config, src source) *hostScraper 
 		firstPath: firstPath,
 		source:    src,
 		identity:  set.Identity,
-		want: want{
-			cores: set.Metrics.Metrics.CPUCPUPercent.Enabled,
-			pss:   set.Metrics.Metrics.ProcMemoryPssMB.Enabled,
-		},
-		builder: metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
-		clock:   time.Now,
-		cores:   map[int]coreReading{},
+		want:      wantOf(&set.Metrics.Metrics),
+		builder:   metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
+		clock:     time.Now,
+		cores:     map[int]coreReading{},
+	}
+}
+
+// wantOf tells what the metrics that are on need.
+func wantOf(m *metadata.MetricsConfig) want {
+	return want{
+		cores:      m.CPUCPUPercent.Enabled,
+		pss:        m.ProcMemoryPssMB.Enabled,
+		groupCPU:   m.CgroupCPU.Enabled,
+		throttling: m.CgroupCPUPeriods.Enabled || m.CgroupCPUThrottledPeriods.Enabled || m.CgroupCPUThrottledTime.Enabled,
+		oomKills:   m.CgroupMemoryOomKills.Enabled,
+		pressure:   m.CgroupPressure.Enabled,
 	}
 }
 
@@ -101,10 +111,7 @@ func (s *hostScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 	s.recordNetwork(now, r.network)
 	s.recordCores(now, r.cores)
 	s.builder.EmitForResource(metadata.WithResource(resource))
-	if r.process != nil {
-		s.recordProcess(now, r.process, r.memory)
-		s.builder.EmitForResource(metadata.WithResource(s.identity.Process(r.process.pid, r.process.executable)))
-	}
+	s.recordWorkloads(now, r)
 	return s.builder.Emit(), errors.Join(r.errs...)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
@@ -157,11 +158,13 @@ func TestCorePoints(t *testing.T) {
 	compareTags(t, "never above 100", map[string]float64{"cpu.0.cpu_percent": 100, "cpu.3.cpu_percent": 100}, scrapeTags(t, s))
 }
 
+var somebody = &identity.Workload{Kind: "process", ID: "pid-77", Pid: 77, Executable: "python3"}
+
 func TestProcessPoints(t *testing.T) {
-	process := &processReading{pid: 77, executable: "python3", threads: 5, rss: 2 * mebi, key: processKey{start: 1}}
+	process := &workloadReading{who: somebody, threads: 5, rss: 2 * mebi, key: processKey{start: 1}}
 	memory := &memoryReading{total: 8 * mebi, available: 8 * mebi}
 
-	md, err := scraperOf(t, false, &reading{process: process, memory: memory}).Scrape(t.Context())
+	md, err := scraperOf(t, false, &reading{workloads: []*workloadReading{process}, memory: memory}).Scrape(t.Context())
 	require.NoError(t, err)
 	requireSane(t, md)
 	require.Equal(t, 2, md.ResourceMetrics().Len(), "the machine and the process never share a resource")
@@ -176,7 +179,7 @@ func TestProcessPoints(t *testing.T) {
 	assert.ElementsMatch(t, []string{"proc.cpu.threads", "proc.memory.rssMB", "proc.memory.percent"}, names)
 
 	compareTags(t, "memory of the machine unknown", map[string]float64{"proc.cpu.threads": 5, "proc.memory.rssMB": 2},
-		scrapeTags(t, scraperOf(t, false, &reading{process: process})))
+		scrapeTags(t, scraperOf(t, false, &reading{workloads: []*workloadReading{process}})))
 }
 
 // What the system does not tell of a process has no point, rather than a 0.
@@ -184,19 +187,19 @@ func TestProcessPointsThatAreNotTold(t *testing.T) {
 	memory := &memoryReading{total: 8 * mebi, available: 8 * mebi}
 	tests := []struct {
 		name    string
-		process processReading
+		process workloadReading
 		want    []string
 	}{
-		{"threads", processReading{rss: mebi, noThreads: true}, []string{"proc.memory.rssMB", "proc.memory.percent"}},
-		{"memory", processReading{threads: 1, noRSS: true}, []string{"proc.cpu.threads"}},
-		{"memory under a limit", processReading{threads: 1, noRSS: true, memory: &limitReading{limit: 4, used: 2, headroom: 2}}, []string{"proc.cpu.threads"}},
-		{"either", processReading{noThreads: true, noRSS: true}, nil},
-		{"a 0 that is told is one", processReading{}, []string{"proc.cpu.threads", "proc.memory.rssMB", "proc.memory.percent"}},
+		{"threads", workloadReading{who: somebody, rss: mebi, noThreads: true}, []string{"proc.memory.rssMB", "proc.memory.percent"}},
+		{"memory", workloadReading{who: somebody, threads: 1, noRSS: true}, []string{"proc.cpu.threads"}},
+		{"memory under a limit", workloadReading{who: somebody, threads: 1, noRSS: true, memory: &limitReading{limit: 4, used: 2, headroom: 2}}, []string{"proc.cpu.threads"}},
+		{"either", workloadReading{who: somebody, noThreads: true, noRSS: true}, nil},
+		{"a 0 that is told is one", workloadReading{who: somebody}, []string{"proc.cpu.threads", "proc.memory.rssMB", "proc.memory.percent"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for tag := range scrapeTags(t, scraperOf(t, false, &reading{process: &tt.process, memory: memory})) {
+			for tag := range scrapeTags(t, scraperOf(t, false, &reading{workloads: []*workloadReading{&tt.process}, memory: memory})) {
 				if strings.HasPrefix(tag, "proc.") && tag != "proc.memory.availableMB" {
 					got = append(got, tag)
 				}
@@ -232,7 +235,7 @@ func TestEverythingOffYieldsNothing(t *testing.T) {
 		disks:       disksAt(0, baseDisk("sda", 1, 1)),
 		network:     interfacesAt(0, iface("eth0", 1, 1)),
 		cores:       []coreReading{{0, 1, 2}},
-		process:     &processReading{pid: 1, threads: 1, rss: 1},
+		workloads:   []*workloadReading{{who: somebody, threads: 1, rss: 1}},
 	}
 	src := &givenSource{readings: []*reading{everything}}
 	s := newScraperFor(set, defaultConfig().(*Config), src)

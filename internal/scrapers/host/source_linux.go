@@ -29,15 +29,15 @@ const sourceTimeout = 5 * time.Second
 // linuxSource reads /proc and /sys below a root. What can hang runs behind a
 // slot of its own, all of them side by side; the buffers belong to the slots.
 type linuxSource struct {
-	hasTarget   bool
 	memory      memorySource
 	filesystems []*filesystemSource
 	asked       []*guard.Pending[*filesystemReading]
 	disks       *diskSource
 	network     *networkSource
 	stat        statSource
-	process     *processSource
-	pss         pssSource
+	// workloads is nil when there are none to find.
+	workloads *workloadSource
+	pss       pssSource
 
 	rootPath    string
 	denominator cpuDenominator
@@ -52,24 +52,21 @@ type environment struct {
 	now      func() time.Time
 	statfs   func(path string, st *unix.Statfs_t) error
 	pageSize uint64
-	// bootTicks is the time since boot in clock ticks.
-	bootTicks func() (uint64, error)
 }
 
 func systemEnvironment() environment {
 	return environment{
-		now:       time.Now,
-		statfs:    unix.Statfs,
-		pageSize:  uint64(os.Getpagesize()),
-		bootTicks: workload.BootTicks,
+		now:      time.Now,
+		statfs:   unix.Statfs,
+		pageSize: uint64(os.Getpagesize()),
 	}
 }
 
-func newSource(cfg *Config, rootPath string, target scrapers.Target) (source, error) {
-	return newLinuxSource(cfg, rootPath, target, systemEnvironment())
+func newSource(cfg *Config, set scrapers.Settings) (source, error) {
+	return newLinuxSource(cfg, set.RootPath, set.Workloads, systemEnvironment())
 }
 
-func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env environment) (*linuxSource, error) {
+func newLinuxSource(cfg *Config, rootPath string, workloads *workload.Discovery, env environment) (*linuxSource, error) {
 	include, errInclude := compile("include", cfg.Network.Include)
 	exclude, errExclude := compile("exclude", cfg.Network.Exclude)
 	if err := errors.Join(errInclude, errExclude); err != nil {
@@ -77,16 +74,17 @@ func newLinuxSource(cfg *Config, rootPath string, target scrapers.Target, env en
 	}
 	proc, sys := filepath.Join("/", rootPath, "proc"), filepath.Join("/", rootPath, "sys")
 	s := &linuxSource{
-		hasTarget: target.IsSet(),
-		memory:    memorySource{file: guard.KeptFile{Path: filepath.Join(proc, "meminfo")}, isThere: isThere},
-		disks:     newDiskSource(proc, sys, rootPath, len(cfg.DiskPaths) > 0, env.now),
-		network:   newNetworkSource(proc, sys, include, exclude, env.now),
-		stat:      statSource{file: guard.KeptFile{Path: filepath.Join(proc, "stat")}},
-		process:   newProcessSource(rootPath, target, cfg.CgroupMemory, env),
-		pss:       pssSource{proc: proc},
+		memory:  memorySource{file: guard.KeptFile{Path: filepath.Join(proc, "meminfo")}, isThere: isThere},
+		disks:   newDiskSource(proc, sys, rootPath, len(cfg.DiskPaths) > 0, env.now),
+		network: newNetworkSource(proc, sys, include, exclude, env.now),
+		stat:    statSource{file: guard.KeptFile{Path: filepath.Join(proc, "stat")}},
+		pss:     pssSource{proc: proc},
 
 		rootPath:    rootPath,
 		denominator: cfg.CPUDenominator,
+	}
+	if workloads.IsSet() {
+		s.workloads = newWorkloadSource(rootPath, proc, cfg.CgroupMemory, workloads, env)
 	}
 	for _, path := range cfg.DiskPaths {
 		s.filesystems = append(s.filesystems, newFilesystemSource(path, rootPath, env.statfs))
@@ -104,10 +102,10 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	disks := guard.Add(b, &s.disks.slot, s.disks.read)
 	network := guard.Add(b, &s.network.slot, s.network.read)
 	var cpus *guard.Pending[*statReading]
-	if w.cores || s.hasTarget {
+	if w.cores || s.workloads != nil {
 		cpus = guard.Add(b, &s.stat.slot, s.stat.read)
 	}
-	process := s.askProcess(ctx, b, w.pss)
+	addWorkloads := s.askWorkloads(ctx, b, w)
 	physical := s.askPhysical(b)
 	filesystems := s.askFilesystems(b)
 	b.Run()
@@ -121,7 +119,8 @@ func (s *linuxSource) read(ctx context.Context, w want) *reading {
 	if n := collect(r, physical, "cpuinfo"); n != nil {
 		s.physical = *n
 	}
-	s.addProcess(r, online, process(r))
+	addWorkloads(r)
+	s.limit(r, online)
 	s.checkAbsent(r)
 	return r
 }
@@ -146,10 +145,8 @@ func (s *linuxSource) close() {
 	closeUnlessHung(&s.stat.slot, &s.stat.file)
 	closeUnlessHung(&s.disks.slot, s.disks.files()...)
 	closeUnlessHung(&s.network.slot, s.network.files()...)
-	closeUnlessHung(&s.process.slot, s.process.files()...)
-	if !s.process.slot.Hung() {
-		s.process.snapshots.Close()
-		s.process.groups.Close()
+	if s.workloads != nil && !s.workloads.slot.Hung() {
+		s.workloads.close()
 	}
 }
 

@@ -90,7 +90,7 @@ func TestAFileThatHangsCostsOnlyItself(t *testing.T) {
 		{"proc/diskstats", "diskstats", func(s *linuxSource) *guard.Slot { return &s.disks.slot }, func(r *reading) bool { return r.disks != nil }},
 		{"proc/1/net/dev", "net/dev", func(s *linuxSource) *guard.Slot { return &s.network.slot }, func(r *reading) bool { return r.network != nil }},
 		{"proc/stat", "stat", func(s *linuxSource) *guard.Slot { return &s.stat.slot }, func(r *reading) bool { return len(r.cores) > 0 }},
-		{"proc/77/statm", "process", func(s *linuxSource) *guard.Slot { return &s.process.slot }, func(r *reading) bool { return r.process != nil }},
+		{"proc/77/statm", workloadsName, func(s *linuxSource) *guard.Slot { return &s.workloads.slot }, func(r *reading) bool { return r.first() != nil }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.source, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestAFileSystemThatHangsCostsOnlyItself(t *testing.T) {
 	assert.Equal(t, "/", r.filesystems[0].path)
 	assert.NotNil(t, r.memory)
 	assert.NotNil(t, r.disks)
-	assert.NotNil(t, r.process)
+	assert.NotNil(t, r.first())
 
 	r = src.read(t.Context(), want{})
 	requireSources(t, r, "statfs /mnt/data")
@@ -272,7 +272,7 @@ func TestMemory(t *testing.T) {
 	assert.Nil(t, r.memory)
 	assert.NotNil(t, r.disks)
 	assert.NotNil(t, r.network)
-	assert.NotNil(t, r.process)
+	assert.NotNil(t, r.first())
 }
 
 func TestAFileThatIsTooLargeIsRefused(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/shirou/gopsutil/v4/mem"
 	"github.com/shirou/gopsutil/v4/net"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -35,8 +36,14 @@ var virtualPrefixes = map[string][]string{
 	"windows": {"Loopback Pseudo-Interface", "isatap", "Teredo", "vEthernet"},
 }
 
-// limitsReading: control groups are Linux'.
-type limitsReading struct{}
+// groupsReading: control groups are Linux'.
+type groupsReading struct{}
+
+// groupUse: as above.
+func groupUse(_, _ *workloadReading) (cpuUse, bool) { return cpuUse{}, false }
+
+// recordGroup: as above.
+func (*hostScraper) recordGroup(pcommon.Timestamp, *workloadReading, *workloadReading) {}
 
 // portableSource asks gopsutil. What it does not implement on a system is
 // absent there, not a fault.
@@ -51,8 +58,9 @@ type portableSource struct {
 	tree                                                     treeTimes
 }
 
-func newSource(cfg *Config, rootPath string, target scrapers.Target) (source, error) {
-	if rootPath != "" {
+func newSource(cfg *Config, set scrapers.Settings) (source, error) {
+	target := set.Target
+	if set.RootPath != "" {
 		return nil, errors.New("root_path: is for Linux; leave it out")
 	}
 	include, errInclude := compile("include", cfg.Network.Include)
@@ -83,7 +91,9 @@ func (s *portableSource) read(ctx context.Context, w want) *reading {
 		}
 	}
 	if s.target.IsSet() {
-		r.process = call(ctx, r, &s.processSlot, "process", s.readProcess)
+		if w := call(ctx, r, &s.processSlot, "process", s.readProcess); w != nil {
+			r.workloads = []*workloadReading{w}
+		}
 	}
 	return r
 }

@@ -51,13 +51,13 @@ func TestLimitsThatAreNone(t *testing.T) {
 			m.write(files)
 			r := m.source().read(t.Context(), want{})
 			requireSources(t, r)
-			require.NotNil(t, r.process)
+			require.NotNil(t, r.first())
 			if !tt.want {
-				assert.Nil(t, r.process.memory)
+				assert.Nil(t, r.first().memory)
 				return
 			}
-			require.NotNil(t, r.process.memory)
-			assert.Equal(t, limitReading{limit: 1 << 20, used: 1 << 19, headroom: 1 << 19}, *r.process.memory)
+			require.NotNil(t, r.first().memory)
+			assert.Equal(t, limitReading{limit: 1 << 20, used: 1 << 19, headroom: 1 << 19}, *r.first().memory)
 		})
 	}
 }

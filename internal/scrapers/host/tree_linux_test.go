@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -58,25 +60,27 @@ func aTree(t *testing.T) *testMachine {
 
 func TestTree(t *testing.T) {
 	m := aTree(t)
-	p := m.read(m.source()).process
-	assert.Equal(t, &processReading{
-		at:         testStart,
-		pid:        77,
-		key:        processKey{boot: "11111111-2222-3333-4444-555555555555\n", start: 4242},
-		executable: "python3",
-		threads:    5 + 2 + 1 + 3,
-		rss:        (256 + 128 + 64 + 32) * 4096,
-		capacity:   2,
+	p := m.read(m.source()).first()
+	slices.Sort(p.pids)
+	assert.Equal(t, &workloadReading{
+		at:       testStart,
+		who:      &identity.Workload{Kind: "process", ID: "pid-77", Pid: 77, Executable: "python3"},
+		key:      processKey{boot: "11111111-2222-3333-4444-555555555555\n", start: 4242},
+		began:    testStart.Add(-(10_000 - 4242) * 10 * time.Millisecond),
+		pids:     []int{77, 78, 79, 80},
+		threads:  5 + 2 + 1 + 3,
+		rss:      (256 + 128 + 64 + 32) * 4096,
+		capacity: 2,
 	}, p)
 	m.pageSize = 64 << 10
-	assert.Equal(t, uint64((256+128+64+32)*64<<10), m.read(m.source()).process.rss)
+	assert.Equal(t, uint64((256+128+64+32)*64<<10), m.read(m.source()).first().rss)
 }
 
 func TestTreeMembersThatEndAfterTheSnapshot(t *testing.T) {
 	m := aTree(t)
 	m.remove("proc/79/statm")
 	m.write(map[string]string{"proc/80/statm": ""})
-	p := m.read(m.source()).process
+	p := m.read(m.source()).first()
 	assert.Equal(t, 7, p.threads)
 	assert.Equal(t, uint64(256+128)*4096, p.rss)
 }
@@ -95,7 +99,7 @@ func TestTreeWhoseRootIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := aTree(t)
 			src := m.source()
-			require.NotNil(t, m.read(src).process)
+			require.NotNil(t, m.read(src).first())
 			change(m)
 			for range 2 {
 				requireGone(t, src.read(t.Context(), want{}), "process 77 is gone")
@@ -114,15 +118,15 @@ func TestTreeWithABadProcess(t *testing.T) {
 	m := aTree(t)
 	m.write(map[string]string{"proc/79/stat": bad})
 	r := m.source().read(t.Context(), want{})
-	requireSources(t, r, "process")
-	require.EqualError(t, r.errs[0], `process: process 79: stat: field 14 not understood: "x"`)
-	assert.Equal(t, 10, r.process.threads)
+	requireSources(t, r, workloadsName)
+	require.EqualError(t, r.errs[0], `processes: process 79: stat: field 14 not understood: "x"`)
+	assert.Equal(t, 10, r.first().threads)
 
 	m = aTree(t)
 	m.write(map[string]string{"proc/77/stat": strings.ReplaceAll(bad, "79", "77")})
 	r = m.source().read(t.Context(), want{})
-	requireSources(t, r, "process")
-	assert.Nil(t, r.process)
+	requireSources(t, r, workloadsName)
+	assert.Nil(t, r.first())
 	assert.NotNil(t, r.memory)
 }
 
@@ -168,14 +172,14 @@ func TestPSS(t *testing.T) {
 		if tree {
 			pages += 128 + 64 + 32
 		}
-		assert.Equal(t, pages*2048, r.process.pss)
+		assert.Equal(t, pages*2048, r.first().pss)
 	}
 	m := aTree(t)
-	assert.Zero(t, m.read(m.source()).process.pss, "only on demand")
+	assert.Zero(t, m.read(m.source()).first().pss, "only on demand")
 
 	m.remove("proc/78/smaps_rollup")
 	m.write(map[string]string{"proc/79/smaps_rollup": ""})
-	assert.Equal(t, uint64(256+32)*2048, m.source().read(t.Context(), want{pss: true}).process.pss, "those that ended have none")
+	assert.Equal(t, uint64(256+32)*2048, m.source().read(t.Context(), want{pss: true}).first().pss, "those that ended have none")
 }
 
 func TestPSSOfKernelsWithoutIt(t *testing.T) {
@@ -220,11 +224,11 @@ func TestPSSThatHangs(t *testing.T) {
 				r := src.read(ctx, want{pss: true})
 				requireSources(t, r, "smaps_rollup")
 				require.ErrorContains(t, r.errs[0], "proc.memory.pssMB")
-				require.NotNil(t, r.process)
-				assert.Zero(t, r.process.pss)
-				assert.Positive(t, r.process.threads)
-				assert.Positive(t, r.process.rss)
-				assert.InDelta(t, 2, r.process.capacity, 0)
+				require.NotNil(t, r.first())
+				assert.Zero(t, r.first().pss)
+				assert.Positive(t, r.first().threads)
+				assert.Positive(t, r.first().rss)
+				assert.InDelta(t, 2, r.first().capacity, 0)
 			}
 			fifo := filepath.Join(m.root, file)
 			require.NoError(t, os.Rename(fifo, fifo+".fifo"))
@@ -233,7 +237,7 @@ func TestPSSThatHangs(t *testing.T) {
 			require.True(t, src.pss.slot.Settle(t.Context()))
 			r := src.read(t.Context(), want{pss: true})
 			requireSources(t, r)
-			assert.Positive(t, r.process.pss)
+			assert.Positive(t, r.first().pss)
 		})
 	}
 }
@@ -245,7 +249,7 @@ func TestPSSBesideASourceThatHangs(t *testing.T) {
 	m.fifo("proc/diskstats")
 	r := m.source().read(shortly(t), want{pss: true})
 	requireSources(t, r, "diskstats")
-	assert.Equal(t, uint64(256+128+64+32)*2048, r.process.pss)
+	assert.Equal(t, uint64(256+128+64+32)*2048, r.first().pss)
 }
 
 func TestPSSOfAProcessThatHangsIsNotAskedFor(t *testing.T) {
@@ -255,8 +259,8 @@ func TestPSSOfAProcessThatHangsIsNotAskedFor(t *testing.T) {
 	src := m.source()
 	for _, ctx := range []context.Context{shortly(t), t.Context()} {
 		r := src.read(ctx, want{pss: true})
-		requireSources(t, r, "process")
-		assert.Nil(t, r.process)
+		requireSources(t, r, workloadsName)
+		assert.Nil(t, r.first())
 	}
 }
 
@@ -266,7 +270,7 @@ func TestPSSStopsWhenTheTimeIsUp(t *testing.T) {
 	s := &pssSource{proc: filepath.Join(m.root, "proc")}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := s.read(ctx, []int{77})
+	_, err := s.read(ctx, [][]int{{77}})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -301,18 +305,18 @@ func TestPSSOfOurOwnTree(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	cfg := defaultConfig().(*Config)
-	src, err := newSource(cfg, "", scrapers.Target{Self: true, Tree: true})
+	src, err := newSource(cfg, settingsOf(scrapers.Target{Self: true, Tree: true}))
 	require.NoError(t, err)
 	defer src.close()
 	r := src.read(t.Context(), want{pss: true})
-	require.NotNil(t, r.process, "%v", r.errs)
-	if r.process.pss == 0 {
+	require.NotNil(t, r.first(), "%v", r.errs)
+	if r.first().pss == 0 {
 		t.Skipf("not shown here: %v", r.errs)
 	}
 	// rss is batched by the kernel and lags.
-	assert.Less(t, r.process.pss, r.process.rss+16*mebi)
-	assert.Greater(t, r.process.pss, uint64(100<<10))
-	assert.Greater(t, r.process.threads, 1)
+	assert.Less(t, r.first().pss, r.first().rss+16*mebi)
+	assert.Greater(t, r.first().pss, uint64(100<<10))
+	assert.Greater(t, r.first().threads, 1)
 }
 
 // limited puts the target into a group of version 2.
@@ -402,25 +406,25 @@ func TestCPUDenominator(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := limited(t, "max", tt.quota)
 			m.cfg.CPUDenominator = tt.denominator
-			assert.InDelta(t, tt.want, m.read(m.source()).process.capacity, 1e-9)
+			assert.InDelta(t, tt.want, m.read(m.source()).first().capacity, 1e-9)
 		})
 	}
 	t.Run("cores that are not told", func(t *testing.T) {
 		m := limited(t, "max", "25000 100000")
 		m.cfg.CPUDenominator = denominatorPhysical
 		m.remove("sys/devices", "proc/cpuinfo")
-		assert.InDelta(t, 3, m.read(m.source()).process.capacity, 1e-9)
+		assert.InDelta(t, 3, m.read(m.source()).first().capacity, 1e-9)
 	})
 }
 
 func TestLimitsAreReadAtEachScrape(t *testing.T) {
 	m := limited(t, strconv.Itoa(20*mebi), "150000 100000")
 	src := m.source()
-	p := m.read(src).process
+	p := m.read(src).first()
 	assert.Equal(t, uint64(20*mebi), p.memory.limit)
 	assert.InDelta(t, 1.5, p.capacity, 1e-9)
 	m.write(map[string]string{"sys/fs/cgroup/job/memory.max": "31457280\n", "sys/fs/cgroup/job/cpu.max": "50000 100000\n"})
-	p = m.read(src).process
+	p = m.read(src).first()
 	assert.Equal(t, uint64(30*mebi), p.memory.limit)
 	assert.InDelta(t, 0.5, p.capacity, 1e-9)
 }
@@ -428,17 +432,17 @@ func TestLimitsAreReadAtEachScrape(t *testing.T) {
 func TestGroupsThatCannotBeRead(t *testing.T) {
 	m := limited(t, strconv.Itoa(20*mebi), "50000 100000")
 	m.remove("proc/77/cgroup")
-	p := m.read(m.source()).process
+	p := m.read(m.source()).first()
 	assert.Nil(t, p.memory, "a kernel without groups")
 	assert.InDelta(t, 2, p.capacity, 1e-9)
 
 	m.write(map[string]string{"proc/77/cgroup/": ""})
 	r := m.source().read(t.Context(), want{})
-	requireSources(t, r, "process")
+	requireSources(t, r, workloadsName)
 	require.ErrorContains(t, r.errs[0], "reading the groups")
-	require.NotNil(t, r.process)
-	assert.Equal(t, 11, r.process.threads)
-	assert.Nil(t, r.process.memory)
+	require.NotNil(t, r.first())
+	assert.Equal(t, 11, r.first().threads)
+	assert.Nil(t, r.first().memory)
 }
 
 // A machine whose memory is not known still has limits.
@@ -447,5 +451,5 @@ func TestLimitsWithoutMeminfo(t *testing.T) {
 	m.remove("proc/meminfo")
 	r := m.source().read(t.Context(), want{})
 	requireSources(t, r, "meminfo")
-	assert.Equal(t, &limitReading{limit: 20 * mebi, used: 10 * mebi, headroom: 10 * mebi}, r.process.memory)
+	assert.Equal(t, &limitReading{limit: 20 * mebi, used: 10 * mebi, headroom: 10 * mebi}, r.first().memory)
 }

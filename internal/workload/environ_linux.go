@@ -1,0 +1,192 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+)
+
+const (
+	// maxEnviron is how much of an environment is read.
+	maxEnviron = 128 << 10
+	// maxValue bounds each value that is kept, in bytes.
+	maxValue = 256
+)
+
+// Names of the environment. Nothing but these is ever kept: the rest holds
+// secrets.
+const (
+	envWandbProject = "WANDB_PROJECT"
+	envWandbEntity  = "WANDB_ENTITY"
+	envWandbGroup   = "WANDB_RUN_GROUP"
+	envWandbJobType = "WANDB_JOB_TYPE"
+	envWandbSweepID = "WANDB_SWEEP_ID"
+
+	envSlurmJobID   = "SLURM_JOB_ID"
+	envSlurmJobName = "SLURM_JOB_NAME"
+	envSlurmStepID  = "SLURM_STEP_ID"
+
+	// envHostname is the pod's name, in Kubernetes.
+	envHostname = "HOSTNAME"
+	// envNVIDIADevices are the devices of a container, by uuid.
+	envNVIDIADevices = "NVIDIA_VISIBLE_DEVICES"
+)
+
+// launcher is where one kind of launcher puts the place of a process.
+type launcher struct {
+	rank, localRank, worldSize string
+}
+
+// launchers are in the order in which they win: what starts processes within a
+// Slurm step knows better than Slurm.
+var launchers = []launcher{
+	{"RANK", "LOCAL_RANK", "WORLD_SIZE"}, // torchrun
+	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
+	{"PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"}, // MPICH, Intel MPI
+	{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
+}
+
+// allowed are the names that are kept.
+var allowed = allowedNames()
+
+func allowedNames() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range []string{
+		envWandbProject, envWandbEntity, envWandbGroup, envWandbJobType, envWandbSweepID,
+		envSlurmJobID, envSlurmJobName, envSlurmStepID, envHostname, envNVIDIADevices,
+	} {
+		names[name] = true
+	}
+	for _, l := range launchers {
+		names[l.rank], names[l.localRank], names[l.worldSize] = true, true, true
+	}
+	return names
+}
+
+// Job is the place of a process in a distributed job, as launchers tell it in
+// the environment.
+type Job struct {
+	Rank, LocalRank, WorldSize identity.Number
+	SlurmJob, SlurmStep        string
+	// slurmRank says that the numbers are Slurm's.
+	slurmRank bool
+}
+
+// environment is what is kept of the environment that a process was started
+// with. Processes with the same share one.
+type environment struct {
+	values map[string]string
+	job    Job
+}
+
+// get returns a value; a missing environment has none.
+func (e *environment) get(name string) string {
+	if e == nil {
+		return ""
+	}
+	return e.values[name]
+}
+
+func (e *environment) place() Job {
+	if e == nil {
+		return Job{}
+	}
+	return e.job
+}
+
+// environments makes one environment of equal ones.
+type environments struct {
+	known map[string]*environment
+	// kept collects the lines that count, as the key.
+	kept []byte
+}
+
+// maxEnvironments bounds what is remembered of processes that are gone.
+const maxEnvironments = 16_384
+
+// parse keeps what is allowed of an environment: NAME=value, each ended by a
+// NUL. The last one is dropped when it is cut off. It returns nil when there is
+// nothing to keep.
+func (e *environments) parse(content []byte) *environment {
+	e.kept = e.kept[:0]
+	for len(content) > 0 {
+		line, rest, whole := bytes.Cut(content, []byte{0})
+		content = rest
+		if name, _, ok := bytes.Cut(line, []byte{'='}); whole && ok && allowed[string(name)] {
+			e.kept = append(append(e.kept, line...), 0)
+		}
+	}
+	if len(e.kept) == 0 {
+		return nil
+	}
+	if known, ok := e.known[string(e.kept)]; ok {
+		return known
+	}
+	if len(e.known) >= maxEnvironments || e.known == nil {
+		e.known = map[string]*environment{}
+	}
+	parsed := newEnvironment(e.kept)
+	e.known[string(e.kept)] = parsed
+	return parsed
+}
+
+func newEnvironment(lines []byte) *environment {
+	e := &environment{values: map[string]string{}}
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(lines), "\x00"), "\x00") {
+		name, value, _ := strings.Cut(line, "=")
+		if _, twice := e.values[name]; twice {
+			continue // getenv finds the first
+		}
+		e.values[name] = clean(value)
+	}
+	e.job = e.findJob()
+	return e
+}
+
+func (e *environment) findJob() Job {
+	j := Job{SlurmJob: e.values[envSlurmJobID], SlurmStep: e.values[envSlurmStepID]}
+	for i, l := range launchers {
+		j.Rank, j.LocalRank, j.WorldSize = e.number(l.rank), e.number(l.localRank), e.number(l.worldSize)
+		if j.Rank.Known || j.LocalRank.Known {
+			j.slurmRank = i == len(launchers)-1
+			return j
+		}
+	}
+	j.WorldSize = identity.Number{} // of nobody
+	return j
+}
+
+// number reads a number that is not negative.
+func (e *environment) number(name string) identity.Number {
+	n, err := strconv.ParseUint(e.values[name], 10, 31)
+	if err != nil {
+		return identity.Number{}
+	}
+	return identity.Known(int(n))
+}
+
+// clean makes a text of a stranger fit for a label: without control characters,
+// valid, and not too long.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	if len(s) <= maxValue {
+		return s
+	}
+	cut := maxValue
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut]
+}

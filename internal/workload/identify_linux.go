@@ -1,0 +1,104 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+)
+
+// identify says who the workloads are.
+func (a *assignment) identify(ctx context.Context, v *View) {
+	roots := make([]person, 0, len(a.drafts))
+	for _, w := range a.drafts {
+		if f := a.d.facts[w.Root.Key()]; f != nil {
+			roots = append(roots, person{w.Root, f})
+		}
+	}
+	a.d.lookInto(ctx, a.s, lookRoot|lookEnviron, roots)
+	byRoot := map[int][]Run{}
+	for _, r := range v.Runs {
+		byRoot[r.TargetPid] = append(byRoot[r.TargetPid], r)
+	}
+	for _, w := range a.drafts {
+		if w.Kind == KindProcess {
+			w.runs = byRoot[w.Root.Pid]
+		}
+		a.identifyOne(w, v.Jobs)
+	}
+	a.d.names.add(ctx, a)
+	a.noticeDenied()
+}
+
+// nobody is what is known of a process that there was no room to look into.
+var nobody = &facts{}
+
+func (a *assignment) identifyOne(w *draft, jobs map[int]Job) {
+	f := a.d.facts[w.Root.Key()]
+	if f == nil {
+		f = nobody
+	}
+	id := &w.Identity
+	id.Kind = string(w.Kind)
+	id.Pid, id.Executable, id.Command = w.Root.Pid, clean(w.Root.Name), f.command
+	setRuns(id, w.runs)
+	group := f.place()
+	setPlace(id, &group, f.env)
+	if w.Kind == KindStep {
+		id.SlurmTask = "" // it may have several
+	}
+	id.Rank, id.LocalRank, id.WorldSize = w.place(jobs, f.env, func(pid int) bool { return a.owners[pid] == w })
+	if !w.IsGroup() {
+		w.Group = cmp.Or(group.ContainerGroup, group.StepGroup)
+		id.ID = "pid-" + strconv.Itoa(id.Pid)
+	}
+	if w.Kind == KindRun {
+		id.ID = "run-" + id.RunID + "-" + strconv.Itoa(id.Pid)
+	}
+}
+
+// place is what the control group tells, else, for a process whose control group
+// says nothing (it has a namespace of its own), its mounts.
+func (f *facts) place() cgroup.Identity {
+	group := f.group
+	if group.ContainerID == "" && group.PodUID == "" {
+		group.ContainerID, group.Runtime, group.PodUID = f.mounts.ContainerID, f.mounts.Runtime, f.mounts.PodUID
+	}
+	return group
+}
+
+func setRuns(id *identity.Workload, runs []Run) {
+	if len(runs) == 0 {
+		return
+	}
+	first := &runs[0]
+	id.RunID, id.Mode = first.ID, first.Mode
+	id.Project, id.Entity, id.Group = first.Project, first.Entity, first.Group
+	id.JobType, id.SweepID = first.JobType, first.SweepID
+	if len(runs) == 1 {
+		return
+	}
+	ids := make([]string, 0, len(runs))
+	for i := range runs {
+		ids = append(ids, runs[i].ID)
+	}
+	id.RunIDs = strings.Join(ids, ",")
+}
+
+func setPlace(id *identity.Workload, g *cgroup.Identity, env *environment) {
+	id.ContainerID, id.ContainerRuntime = g.ContainerID, g.Runtime
+	id.PodUID, id.QoS, id.ECSTask = g.PodUID, g.QoS, g.ECSTask
+	id.SlurmTask, id.SlurmUID, id.SlurmSLUID = g.SlurmTask, g.SlurmUID, g.SlurmSLUID
+	job := env.place()
+	id.SlurmJob, id.SlurmStep = cmp.Or(g.SlurmJob, job.SlurmJob), g.SlurmStep
+	if id.SlurmJob == job.SlurmJob {
+		id.SlurmStep = cmp.Or(g.SlurmStep, job.SlurmStep)
+		id.SlurmJobName = env.get(envSlurmJobName)
+	}
+}

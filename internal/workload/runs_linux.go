@@ -1,0 +1,170 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"slices"
+)
+
+// jobs returns the processes that are placed in a distributed job and did not
+// inherit their place: a rank, not its DataLoader workers.
+func (d *Discovery) jobs(s *Snapshot) map[int]Job {
+	jobs := map[int]Job{}
+	for _, p := range d.people {
+		job := p.facts.env.place()
+		if job == (Job{}) || d.isHelper(s, p) {
+			continue
+		}
+		if parent := d.find(s, p.Parent); parent == nil || parent.env.place() != job {
+			jobs[p.Pid] = job
+		}
+	}
+	return jobs
+}
+
+// find returns the facts of the process with this pid; nil when there are none.
+func (d *Discovery) find(s *Snapshot, pid int) *facts {
+	p := s.Find(pid)
+	if p == nil {
+		return nil
+	}
+	return d.facts[p.Key()]
+}
+
+// isHelper tells W&B's own processes: by their programs, or by who started them.
+func (d *Discovery) isHelper(s *Snapshot, p person) bool {
+	if p.facts.inWandb {
+		return true
+	}
+	if _, isSide := sideNames[p.Name]; !isSide {
+		return false
+	}
+	parent := d.find(s, p.Parent)
+	return parent != nil && parent.inWandb
+}
+
+// helpers returns the pids of W&B's own processes.
+func (d *Discovery) helpers(s *Snapshot) []int {
+	pids := []int{}
+	for _, p := range d.people {
+		if d.isHelper(s, p) {
+			pids = append(pids, p.Pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// runs finds the live runs of W&B.
+func (d *Discovery) runs(ctx context.Context, s *Snapshot) []Run {
+	if !d.opts.Discover.Runs {
+		return nil
+	}
+	var cores []person
+	var wanted []look
+	for _, p := range d.people {
+		if p.Name == coreName {
+			cores = append(cores, p)
+			wanted = append(wanted, look{pid: p.Pid, key: p.Key(), name: p.Name, want: lookOpen})
+		}
+	}
+	for _, k := range d.learn(ctx, s, wanted) {
+		d.facts[k.key].runs = liveRuns(k.open)
+	}
+	d.lookInto(ctx, s, lookPids, cores)
+	var all []Run
+	for _, core := range cores {
+		all = append(all, d.runsOf(ctx, s, core)...)
+	}
+	return all
+}
+
+// runsOf describes the runs of one wandb-core.
+func (d *Discovery) runsOf(ctx context.Context, s *Snapshot, core person) []Run {
+	runs := slices.Clone(core.facts.runs)
+	if len(runs) == 0 {
+		return nil
+	}
+	coreEnv := core.facts.env
+	if core.facts.core.detached && len(runs) > 1 {
+		coreEnv = nil
+	}
+	var targetEnv *environment
+	targetPid := 0
+	if t := d.targetOf(ctx, s, core); t != nil {
+		targetPid = t.Pid
+		if f := d.facts[t.Key()]; f != nil {
+			targetEnv = f.env
+		}
+	}
+	for i := range runs {
+		runs[i].CorePid, runs[i].TargetPid = core.Pid, targetPid
+		runs[i].describe(coreEnv, targetEnv)
+	}
+	return runs
+}
+
+// targetOf finds the training process, which wandb-core was given as a pid of
+// its own pid namespace; nil when it is gone. A process that is younger than
+// wandb-core got the pid of one that ended.
+func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Process {
+	pid := core.facts.core.pid
+	if pid == 0 {
+		return nil
+	}
+	var t *Process
+	if len(core.facts.pids) > 1 {
+		t = d.nestedTarget(ctx, s, core, pid)
+	} else {
+		t = s.Find(pid)
+	}
+	if t == nil || t.Zombie || t.Start > core.Start {
+		return nil
+	}
+	return t
+}
+
+// nestedTarget finds a pid of a nested pid namespace: the process that started
+// wandb-core as a rule, else the one that has this pid there.
+func (d *Discovery) nestedTarget(ctx context.Context, s *Snapshot, core person, pid int) *Process {
+	var older []person
+	for _, p := range d.people {
+		if p.Start <= core.Start {
+			older = append(older, p)
+		}
+	}
+	if i := slices.IndexFunc(older, func(p person) bool { return p.Pid == core.Parent }); i >= 0 {
+		d.lookInto(ctx, s, lookPids, older[i:i+1])
+		if d.facts[older[i].Key()].isNested(core.facts, pid) {
+			return older[i].Process
+		}
+	}
+	d.lookInto(ctx, s, lookPids, older)
+	var found []person
+	for _, p := range older {
+		if p.facts.isNested(core.facts, pid) {
+			found = append(found, p)
+		}
+	}
+	if len(found) > 1 { // the namespace may not be told: the container does as well
+		found = slices.DeleteFunc(found, func(p person) bool {
+			return p.facts.group.ContainerID != core.facts.group.ContainerID
+		})
+	}
+	if len(found) != 1 {
+		return nil // rather no process than a wrong one
+	}
+	return found[0].Process
+}
+
+// isNested tells whether the process may be the one that has this pid in the pid
+// namespace of another.
+func (f *facts) isNested(other *facts, pid int) bool {
+	depth := len(other.pids)
+	if len(f.pids) != depth || f.pids[depth-1] != pid {
+		return false
+	}
+	return f.namespace == other.namespace || f.namespace == "" || other.namespace == ""
+}
