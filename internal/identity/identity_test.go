@@ -40,12 +40,11 @@ func TestResourcesOfAMachine(t *testing.T) {
 	assert.Equal(t, "node-1", m.HostName())
 	got := m.Host(t.Context()).Attributes().AsRaw()
 	assert.Subset(t, got, map[string]any{
-		"host.name":              "node-1",
-		"os.type":                runtime.GOOS,
-		"service.name":           "wandbsys",
-		"service.instance.id":    "node-1",
-		"wandbsys.workload.kind": "process",
-		"wandb.label":            "rank-3",
+		"host.name":           "node-1",
+		"os.type":             runtime.GOOS,
+		"service.name":        "wandbsys",
+		"service.instance.id": "node-1",
+		"wandb.label":         "rank-3",
 	})
 	assert.NotContains(t, got, "process.pid")
 }
@@ -63,6 +62,7 @@ func TestResourcesOfAProcess(t *testing.T) {
 		"service.instance.id":     "node-1/pid-77",
 		"wandb.label":             "rank-3",
 		"process.pid":             int64(77),
+		"wandbsys.workload.kind":  "process",
 		"process.executable.name": "python3",
 	}, m.Workload(process(77, "python3")).Attributes().AsRaw())
 	assert.NotContains(t, m.Workload(process(77, "")).Attributes().AsRaw(), "process.executable.name")

@@ -207,7 +207,7 @@ func TestConfigRefusedWhenDecoding(t *testing.T) {
 		"wrong_bool":                  "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'",
 		"wrong_workloads":             "'' " + decoding + "'workloads' expected a map or struct, got \"slice\"",
 		"unknown_metric":              "'' " + decoding + "'metrics' has invalid keys: gpu.temprature",
-		"discover_map":                "'' " + decoding + "'workloads.discover[0]' expected type 'string', got unconvertible type 'map[string]interface {}'",
+		"discover_map":                "'' " + decoding + "'workloads.discover' source data must be an array or slice, got map",
 		"tree_word":                   "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'string'",
 		"tree_number":                 "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'int'",
 		"denominator_number":          "'' scrapers::host: " + decoding + "'cpu_denominator' expected type 'host.cpuDenominator', got unconvertible type 'int'",
