@@ -1727,7 +1727,7 @@ type metricCPU struct {
 // init fills cpu metric with initial data.
 func (m *metricCPU) init() {
 	m.data.SetName("cpu")
-	m.data.SetDescription("CPU use of the workload over the last interval, in percent of the CPUs available to it: 100 x CPU time used since the last scrape (ticks of 1/100 s of /proc/PID/stat) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list, smallest CPU quota of the root process's control group and its ancestors); with cpu_denominator logical or physical: / the machine's logical CPUs or cores. A workload is a process and its descendants, matched by pid and start time: growth of utime+stime of each, plus what exited children handed to the parents that waited for them (cutime+cstime) less what was counted of them before, so that nothing counts twice; with track_process_tree: false, utime+stime of the one process. 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the processes' user and system time over all logical CPUs; what a member used between its last reading and its end is lost there. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.")
+	m.data.SetDescription("CPU use of the workload over the last interval, in percent of the CPUs available to it: 100 x CPU time used since the last scrape (ticks of 1/100 s of /proc/PID/stat) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list, smallest CPU quota of the root process's control group and its ancestors); with cpu_denominator logical or physical: / the machine's logical CPUs or cores. The CPU time of a container or Slurm step that no more specific workload has a part of is that of its control group (usage_usec of cpu.stat, version 1: cpuacct.usage), which is exact. Of other workloads it is that of their processes, matched by pid and start time: growth of utime+stime of each, plus what exited children handed to the parents that waited for them (cutime+cstime) less what was counted of them before, so that nothing counts twice; with track_process_tree: false, utime+stime of the one process. 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the processes' user and system time over all logical CPUs; what a member used between its last reading and its end is lost there. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }
@@ -7728,7 +7728,7 @@ type metricProcCPUThreads struct {
 // init fills proc.cpu.threads metric with initial data.
 func (m *metricProcCPUThreads) init() {
 	m.data.SetName("proc.cpu.threads")
-	m.data.SetDescription("Threads of the workload: field 20 of /proc/PID/stat, summed over the process and its live descendants (the process alone with track_process_tree: false). Processes that ended and were not waited for yet have none. Absent when the process is gone.")
+	m.data.SetDescription("Threads of the workload: field 20 of /proc/PID/stat, summed over its live processes (of a configured process: itself and its live descendants, or itself alone with track_process_tree: false). Processes that ended and were not waited for yet have none. Absent when the workload is gone.")
 	m.data.SetUnit("{thread}")
 	m.data.SetEmptyGauge()
 }
@@ -7928,7 +7928,7 @@ type metricProcMemoryRssMB struct {
 // init fills proc.memory.rssMB metric with initial data.
 func (m *metricProcMemoryRssMB) init() {
 	m.data.SetName("proc.memory.rssMB")
-	m.data.SetDescription("Resident memory of the workload in MiB: field 2 of /proc/PID/statm x page size / 2^20, summed over the process and its live descendants (the process alone with track_process_tree: false). Pages that processes share count in each of them: ten forked workers of a parent of 1 GiB show some 11 GiB; proc.memory.pssMB counts them once. The kernel batches this count per CPU, so it may lag by some MiB on machines with many cores. Absent when the process is gone.")
+	m.data.SetDescription("Resident memory of the workload in MiB: field 2 of /proc/PID/statm x page size / 2^20, summed over its live processes (see proc.cpu.threads). Pages that processes share count in each of them: ten forked workers of a parent of 1 GiB show some 11 GiB; proc.memory.pssMB counts them once. The kernel batches this count per CPU, so it may lag by some MiB on machines with many cores. Absent when the process is gone.")
 	m.data.SetUnit("MiBy")
 	m.data.SetEmptyGauge()
 }
