@@ -110,7 +110,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := atMost(ctx, lookTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	over := false // what comes later is nobody's
@@ -134,6 +134,15 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	defer mu.Unlock()
 	over = true
 	return made, err
+}
+
+// atMost leaves half of the time that there is to the rest of the scrape: what
+// is not told costs itself only.
+func atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		d = min(d, time.Until(deadline)/2)
+	}
+	return context.WithTimeout(ctx, d)
 }
 
 func (l *looker) look(k *look) {

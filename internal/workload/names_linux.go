@@ -75,7 +75,7 @@ func (n *containerNames) unknown(a *assignment) []string {
 }
 
 func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []string) {
-	ctx, cancel := context.WithTimeout(ctx, namesTimeout)
+	ctx, cancel := atMost(ctx, namesTimeout)
 	defer cancel()
 	all, err := n.source.Containers(ctx)
 	a.d.notice("names", err != nil, "The names of pods and containers cannot be had; their ids are given alone", zap.Error(err))
