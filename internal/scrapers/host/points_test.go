@@ -23,6 +23,12 @@ func sampleSettings(t *testing.T, root string, extended bool) scrapers.Settings 
 	t.Helper()
 	metrics := metadata.NewDefaultMetricsBuilderConfig()
 	if extended {
+		metrics.Metrics.CgroupCPU.Enabled = true
+		metrics.Metrics.CgroupCPUPeriods.Enabled = true
+		metrics.Metrics.CgroupCPUThrottledPeriods.Enabled = true
+		metrics.Metrics.CgroupCPUThrottledTime.Enabled = true
+		metrics.Metrics.CgroupMemoryOomKills.Enabled = true
+		metrics.Metrics.CgroupPressure.Enabled = true
 		metrics.Metrics.CPUCPUPercent.Enabled = true
 		metrics.Metrics.Disk.Enabled = true
 		metrics.Metrics.MemoryUsed.Enabled = true

@@ -89,6 +89,9 @@ func (s *hostScraper) recordCores(now pcommon.Timestamp, cores []coreReading) {
 func (s *hostScraper) recordWorkloads(now pcommon.Timestamp, r *reading) {
 	previous := make(map[string]*workloadReading, len(r.workloads))
 	for _, w := range r.workloads {
+		if !w.began.IsZero() {
+			s.builder.Reset(metadata.WithStartTime(timestamp(w.began)))
+		}
 		s.recordWorkload(now, w, r.memory)
 		s.builder.EmitForResource(metadata.WithResource(s.identity.Workload(w.who)))
 		previous[w.who.ID] = w
