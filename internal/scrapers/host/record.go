@@ -146,7 +146,7 @@ func cpuPercent(before, after *workloadReading) (float64, bool) {
 	if before == nil || !before.key.same(after.key) {
 		return 0, false
 	}
-	if use, ok := groupUse(before, after); ok && before.whole && after.whole {
+	if use, ok := groupUse(before, after); ok && before.whole && after.whole && use.used >= 0 && use.elapsed > 0 {
 		return use.percent(after.capacity)
 	}
 	return cpuUse{after.cpuTime - before.cpuTime, after.at.Sub(before.at)}.percent(after.capacity)
