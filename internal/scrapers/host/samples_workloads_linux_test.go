@@ -50,7 +50,7 @@ func compareIdentities(t *testing.T, want map[string]any, files []string) {
 		require.NoError(t, err)
 		g := cgroup.NewIdentifier(t.TempDir()).Identify(1, content)
 		who := identity.Workload{
-			ContainerID: g.ContainerID, ContainerRuntime: g.Runtime, PodUID: g.PodUID, QoS: g.QoS, ECSTask: g.ECSTask,
+			Pid: 1, ContainerID: g.ContainerID, ContainerRuntime: g.Runtime, PodUID: g.PodUID, QoS: g.QoS, ECSTask: g.ECSTask,
 			SlurmJob: g.SlurmJob, SlurmStep: g.SlurmStep, SlurmTask: g.SlurmTask, SlurmUID: g.SlurmUID, SlurmSLUID: g.SlurmSLUID,
 		}
 		md := pmetric.NewMetrics()
