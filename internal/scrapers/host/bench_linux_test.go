@@ -5,8 +5,10 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -65,6 +67,60 @@ func BenchmarkScrape(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkManyWorkloads is our scrape of a recorded node with 100 pods of 20
+// processes each, among others. Its files are opened anew at each scrape, as with
+// so many workloads those of a real one are.
+func BenchmarkManyWorkloads(b *testing.B) {
+	const workloads, members = 100, 20
+	for _, all := range []int{2_000, 10_000} {
+		for _, extended := range []bool{false, true} {
+			b.Run(fmt.Sprintf("of %d processes, extended %v", all, extended), func(b *testing.B) {
+				m := aNode(b)
+				for i := range all {
+					p := person{pid: 1000 + i, own: 100, group: "/system.slice/x.service"}
+					if i < workloads*members {
+						p.parent = 1000 + i - i%members
+						p.group = benchPod(i / members)
+					}
+					if i%members == 0 {
+						p.parent = 1
+					}
+					m.runs(p)
+				}
+				for i := range workloads {
+					unifiedPlace(benchPod(i)).write(m, 1)
+					m.groupFiles(benchPod(i), map[string]string{"memory.max": "max\n", "cpu.max": "max 100000\n"})
+					m.groupFiles(filepath.Dir(benchPod(i)), limitedFiles)
+				}
+				m.groupFiles("/kubepods.slice", limitedFiles)
+				s := m.scraper(extended)
+				scrape := func() {
+					m.pass(15)
+					md, err := s.Scrape(b.Context())
+					if err != nil || md.ResourceMetrics().Len() != workloads+1 {
+						b.Fatal(md.ResourceMetrics().Len(), err)
+					}
+				}
+				scrape()
+				use := measure(b.N, scrape)
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(use.cpuMicros, "cpu-us/scrape")
+				b.ReportMetric(use.allocs, "allocs/scrape")
+				b.ReportMetric(use.cpuMicros/workloads, "cpu-us/workload")
+				b.ReportMetric(use.allocs/workloads, "allocs/workload")
+			})
+		}
+	}
+}
+
+var limitedFiles = map[string]string{
+	"memory.max": "50000000\n", "memory.current": "10485760\n", "memory.stat": "anon 1\nfile 2\ninactive_file 3\n", "cpu.max": "150000 100000\n",
+}
+
+func benchPod(i int) string {
+	return fmt.Sprintf("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod11111111_2222_3333_4444_%012x.slice/cri-containerd-%012x%052x.scope", i, i, 0)
 }
 
 type benchTarget struct {

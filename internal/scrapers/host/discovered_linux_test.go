@@ -23,7 +23,7 @@ import (
 const bootTicks = 1_000_000
 
 // aNode is a machine on which everything is discovered, and nothing runs yet.
-func aNode(t *testing.T) *testMachine {
+func aNode(t testing.TB) *testMachine {
 	t.Helper()
 	m := aWholeMachine(t)
 	m.remove("proc/77")

@@ -35,7 +35,7 @@ func settingsOf(target scrapers.Target) scrapers.Settings {
 // testMachine is a machine made of files below a root path, with a clock and
 // statfs of its own.
 type testMachine struct {
-	t        *testing.T
+	t        testing.TB
 	root     string
 	now      time.Time
 	pageSize uint64
@@ -53,7 +53,7 @@ type testMachine struct {
 	discovery workload.Options
 }
 
-func newTestMachine(t *testing.T, files map[string]string) *testMachine {
+func newTestMachine(t testing.TB, files map[string]string) *testMachine {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
-func sampleSettings(t *testing.T, root string, extended bool) scrapers.Settings {
+func sampleSettings(t testing.TB, root string, extended bool) scrapers.Settings {
 	t.Helper()
 	metrics := metadata.NewDefaultMetricsBuilderConfig()
 	if extended {
