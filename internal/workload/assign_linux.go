@@ -317,10 +317,13 @@ var order = map[Kind]int{KindProcess: 0, KindRun: 1, KindStep: 2, KindContainer:
 // container's that runs containers, that of a Slurm job without a step. What
 // they tell includes what belongs to those.
 func (a *assignment) nestingGroups() map[string]bool {
-	nesting := map[string]bool{}
+	var nesting map[string]bool
 	for _, w := range a.drafts {
 		if !w.IsGroup() || w.Group == "" {
 			continue
+		}
+		if nesting == nil {
+			nesting = map[string]bool{}
 		}
 		group := w.Group
 		for i := strings.LastIndexByte(group, '/'); i > 0 && !nesting[group[:i]]; i = strings.LastIndexByte(group, '/') {
@@ -455,6 +458,9 @@ func (a *assignment) noticeDenied() {
 		if denied++; denied == 1 {
 			example = p
 		}
+	}
+	if a.d.notices["denied"] == (denied > 0) {
+		return
 	}
 	a.d.notice("denied", denied > 0,
 		"Processes of other users cannot be looked into: W&B runs among them are not found, and projects, ranks and Slurm jobs that only the environment tells are missing",

@@ -74,8 +74,12 @@ type Snapshot struct {
 	byPid    map[int]int
 }
 
-// index makes the look-up tables.
+// index makes the look-up tables. One process needs none.
 func (s *Snapshot) index() {
+	if len(s.Processes) <= 1 {
+		s.byPid, s.children = nil, nil
+		return
+	}
 	s.byPid = make(map[int]int, len(s.Processes))
 	s.children = make(map[int][]int, len(s.Processes))
 	for i := range s.Processes {
@@ -87,6 +91,9 @@ func (s *Snapshot) index() {
 
 // Find returns the process with this pid, or nil.
 func (s *Snapshot) Find(pid int) *Process {
+	if len(s.Processes) == 1 && s.Processes[0].Pid == pid {
+		return &s.Processes[0]
+	}
 	i, ok := s.byPid[pid]
 	if !ok {
 		return nil
