@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 )
 
@@ -93,10 +94,20 @@ func (s *hostScraper) recordWorkloads(now pcommon.Timestamp, r *reading) {
 			s.builder.Reset(metadata.WithStartTime(timestamp(w.began)))
 		}
 		s.recordWorkload(now, w, r.memory)
-		s.builder.EmitForResource(metadata.WithResource(s.identity.Workload(w.who)))
+		w.resource = s.resourceOf(w.who)
+		s.builder.EmitForResource(metadata.WithResource(w.resource))
 		previous[w.who.ID] = w
 	}
 	s.previous = previous
+}
+
+// resourceOf is the resource of a workload, that of the last scrape as long as
+// nothing about it changed.
+func (s *hostScraper) resourceOf(who *identity.Workload) pcommon.Resource {
+	if before := s.previous[who.ID]; before != nil && *before.who == *who {
+		return before.resource
+	}
+	return s.identity.Workload(who)
 }
 
 func (s *hostScraper) recordWorkload(now pcommon.Timestamp, w *workloadReading, m *memoryReading) {

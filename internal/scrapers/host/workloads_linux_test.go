@@ -381,3 +381,24 @@ func TestAConfiguredProcessThatIsGoneAmongOthers(t *testing.T) {
 		assert.Equal(t, workload.KindContainer, workload.Kind(r.workloads[0].who.Kind))
 	}
 }
+
+// What a resource says changes when what is known does, and only then.
+func TestAWorkloadOfWhichMoreBecomesKnown(t *testing.T) {
+	m := aNode(t)
+	m.runs(person{pid: 100, group: dockerGroup}, core(101, 100, "abc", dockerGroup))
+	s := m.scraper(false)
+	attributes := func() map[string]any {
+		m.pass(10)
+		md, err := s.Scrape(t.Context())
+		require.NoError(t, err)
+		return attributesOf(md, "run-abc-100")
+	}
+	first := attributes()
+	assert.NotContains(t, first, "wandb.project")
+	assert.Equal(t, first, attributes())
+	m.runs(person{pid: 100, name: "train", group: dockerGroup, environ: []string{"WANDB_PROJECT=p"}})
+	changed := attributes()
+	assert.Equal(t, "p", changed["wandb.project"])
+	assert.Equal(t, "train", changed["process.executable.name"])
+	assert.Equal(t, changed, attributes())
+}
