@@ -37,7 +37,9 @@ type workloadSource struct {
 	want want
 	// followed are the workloads of the last scrape, by id.
 	followed map[string]*follower
-	buf      []byte
+	// round is what control groups told in this reading.
+	round cgroup.Round
+	buf   []byte
 }
 
 func newWorkloadSource(rootPath, proc string, use cgroup.MemoryUse, discovery *workload.Discovery, env environment) *workloadSource {
@@ -88,6 +90,7 @@ func (s *workloadSource) read(ctx context.Context) (workloadsReading, error) {
 	}
 	found := workloadsReading{gone: view.Gone}
 	followed := make(map[string]*follower, len(view.Workloads))
+	s.round.Begin()
 	var problems problems
 	problems.add(view.Snapshot.Unread)
 	for _, w := range view.Workloads {
@@ -166,7 +169,7 @@ func (s *workloadSource) follow(snap *workload.Snapshot, w *workload.Workload) *
 	f := s.followed[w.Identity.ID]
 	if f == nil || (!w.IsGroup() && f.start != w.Root.Start) {
 		age := time.Duration(snap.BootTicks-min(snap.BootTicks, w.Root.Start)) * tick
-		f = &follower{start: w.Root.Start, began: snap.At.Add(-age), groups: cgroup.NewReader(s.rootPath, s.use)}
+		f = &follower{start: w.Root.Start, began: snap.At.Add(-age), groups: cgroup.NewReader(s.rootPath, s.use).In(&s.round)}
 	}
 	s.turnTo(f, w.Root)
 	f.workload = w
