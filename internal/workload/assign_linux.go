@@ -313,9 +313,9 @@ func (a *assignment) workloads() []*Workload {
 
 var order = map[Kind]int{KindProcess: 0, KindRun: 1, KindStep: 2, KindContainer: 3, KindMatch: 4, KindGPU: 5}
 
-// nestingGroups are the control groups in which there are others of sets: a
-// container's that runs containers, that of a Slurm job without a step. What
-// they tell includes what belongs to those.
+// nestingGroups are the control groups in which there are others of sets, such
+// as a container's that runs containers. What they tell includes what belongs to
+// those.
 func (a *assignment) nestingGroups() map[string]bool {
 	var nesting map[string]bool
 	for _, w := range a.drafts {

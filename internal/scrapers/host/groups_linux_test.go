@@ -131,12 +131,18 @@ func TestFiguresOfControlGroups(t *testing.T) {
 	}{
 		{"a container", containerID, []person{{pid: 100, group: dockerGroup + "/init.scope"}}, unifiedPlace(dockerGroup), nil},
 		{
-			"a container with a quota", containerID, []person{{pid: 100, group: dockerGroup}}, unifiedPlace(dockerGroup),
+			"a container with a quota",
+			containerID,
+			[]person{{pid: 100, group: dockerGroup}},
+			unifiedPlace(dockerGroup),
 			map[string]string{"cpu.max": "150000 100000\n"},
 		},
 		{"a container of version 1", containerID, []person{{pid: 100, groups: v1Lines(dockerGroup)}}, v1Place(dockerGroup), nil},
 		{
-			"a container of version 1 with a quota", containerID, []person{{pid: 100, groups: v1Lines(dockerGroup)}}, v1Place(dockerGroup),
+			"a container of version 1 with a quota",
+			containerID,
+			[]person{{pid: 100, groups: v1Lines(dockerGroup)}},
+			v1Place(dockerGroup),
 			map[string]string{"cpu.cfs_quota_us": "150000\n", "cpu.cfs_period_us": "100000\n"},
 		},
 		{"a step", "slurm-42.0", []person{{pid: 100, group: stepGroup + "/user/task_0"}}, unifiedPlace(stepGroup), nil},
@@ -146,8 +152,11 @@ func TestFiguresOfControlGroups(t *testing.T) {
 			unifiedPlace(podContainer), nil,
 		},
 		{
-			"a run in a service", "run-abc-100",
-			[]person{{pid: 100, group: service}, core(101, 100, "abc", service)}, unifiedPlace(service), nil,
+			"a run in a service",
+			"run-abc-100",
+			[]person{{pid: 100, group: service}, core(101, 100, "abc", service)},
+			unifiedPlace(service),
+			nil,
 		},
 	}
 	for _, tt := range tests {
