@@ -51,18 +51,29 @@ func (r *Reader) groups() []Group {
 	var limited []Group
 	for i := range r.places.memory {
 		l := &r.places.memory[i]
-		limit, ok := r.number(&l.limit)
-		if !ok || limit >= noLimit {
-			continue
-		}
-		if used, ok := r.used(l); ok {
-			limited = append(limited, Group{Limit: limit, Used: used})
+		g := shared(r.round.groups(), l.limit.Path, func() Group { return r.limited(l) })
+		if g != (Group{}) {
+			limited = append(limited, g)
 		}
 	}
 	if g, ok := r.hiddenGroup(); ok {
 		limited = append(limited, g)
 	}
 	return limited
+}
+
+// limited is the limit of one level and what it uses; the zero Group when there
+// is none.
+func (r *Reader) limited(l *memoryLevel) Group {
+	limit, ok := r.number(&l.limit)
+	if !ok || limit >= noLimit {
+		return Group{}
+	}
+	used, ok := r.used(l)
+	if !ok {
+		return Group{}
+	}
+	return Group{Limit: limit, Used: used}
 }
 
 // hiddenGroup is the limit that ancestors set which are not shown: the mount is
@@ -159,7 +170,8 @@ func newCPULevel(dir string, v1 bool) cpuLevel {
 func (r *Reader) quota() float64 {
 	smallest := 0.0
 	for i := range r.places.cpu {
-		cpus := r.cpus(&r.places.cpu[i])
+		l := &r.places.cpu[i]
+		cpus := shared(r.round.quotas(), l.quota.Path, func() float64 { return r.cpus(l) })
 		if cpus > 0 && (smallest == 0 || cpus < smallest) {
 			smallest = cpus
 		}

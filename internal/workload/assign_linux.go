@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -29,6 +30,8 @@ type assignment struct {
 type draft struct {
 	Workload
 	runs []Run
+	// scattered tells that not all processes of a set are in its control group.
+	scattered bool
 }
 
 func newAssignment(d *Discovery, s *Snapshot) *assignment {
@@ -158,6 +161,8 @@ func (a *assignment) claimSets(kind Kind, keyOf func(person) (key, group string)
 			w.Group, w.Identity.ID = group, key
 			sets[key] = w
 		}
+		w.scattered = w.scattered || group != w.Group
+		w.Group = cmp.Or(w.Group, group)
 		w.around = append(w.around, p.Process)
 		setOf[p.Pid] = w
 		a.claim(p.Process, w)
@@ -286,8 +291,9 @@ func (a *assignment) isBelow(p *Process, marks map[int]int, mark int) bool {
 // workloads finishes the drafts that have got something, up to the limits.
 func (a *assignment) workloads() []*Workload {
 	kept := make([]*draft, 0, len(a.drafts))
+	nesting := a.nestingGroups()
 	for _, w := range a.drafts {
-		if a.finish(w); len(w.Members) > 0 {
+		if a.finish(w, nesting); len(w.Members) > 0 {
 			kept = append(kept, w)
 		}
 	}
@@ -307,8 +313,29 @@ func (a *assignment) workloads() []*Workload {
 
 var order = map[Kind]int{KindProcess: 0, KindRun: 1, KindStep: 2, KindContainer: 3, KindMatch: 4, KindGPU: 5}
 
+// nestingGroups are the control groups in which there are others of sets, such
+// as a container's that runs containers. What they tell includes what belongs to
+// those.
+func (a *assignment) nestingGroups() map[string]bool {
+	var nesting map[string]bool
+	for _, w := range a.drafts {
+		if !w.IsGroup() || w.Group == "" {
+			continue
+		}
+		if nesting == nil {
+			nesting = map[string]bool{}
+		}
+		group := w.Group
+		for i := strings.LastIndexByte(group, '/'); i > 0 && !nesting[group[:i]]; i = strings.LastIndexByte(group, '/') {
+			group = group[:i]
+			nesting[group] = true
+		}
+	}
+	return nesting
+}
+
 // finish tells members from others.
-func (a *assignment) finish(w *draft) {
+func (a *assignment) finish(w *draft, nesting map[string]bool) {
 	if w.IsGroup() {
 		w.around = parentsFirst(w.around)
 	}
@@ -330,7 +357,7 @@ func (a *assignment) finish(w *draft) {
 		return
 	}
 	w.Root = w.Members[0]
-	w.Whole = w.Group != "" && own == len(w.around)
+	w.Whole = w.Group != "" && own == len(w.around) && !w.scattered && !nesting[w.Group]
 	if a.isNobodysWork(w) {
 		w.Members = nil
 	}
@@ -431,6 +458,9 @@ func (a *assignment) noticeDenied() {
 		if denied++; denied == 1 {
 			example = p
 		}
+	}
+	if a.d.notices["denied"] == (denied > 0) {
+		return
 	}
 	a.d.notice("denied", denied > 0,
 		"Processes of other users cannot be looked into: W&B runs among them are not found, and projects, ranks and Slurm jobs that only the environment tells are missing",

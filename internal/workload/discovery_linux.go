@@ -155,10 +155,12 @@ func (d *Discovery) take(ctx context.Context) (*View, error) {
 		v.Runs = d.runs(ctx, s)
 	}
 	v.Gone = a.claimTarget()
-	a.claimRuns(v.Runs)
-	a.claimGroups()
-	a.claimMatches()
-	a.claimHolders(d.allHolders())
+	if d.opts.discovers() {
+		a.claimRuns(v.Runs)
+		a.claimGroups()
+		a.claimMatches()
+		a.claimHolders(d.allHolders())
+	}
 	v.Workloads = a.workloads()
 	a.identify(ctx, v)
 	for _, w := range v.Workloads {
@@ -236,6 +238,10 @@ func (d *Discovery) lookInto(ctx context.Context, s *Snapshot, want looks, peopl
 // learn makes the looks, and puts what they found into the facts. Open files are
 // returned, since they change.
 func (d *Discovery) learn(ctx context.Context, s *Snapshot, wanted []look) (made []look) {
+	if len(wanted) == 0 {
+		d.noticeHang(s, nil)
+		return nil
+	}
 	made, err := d.looker.lookInto(ctx, wanted)
 	d.noticeHang(s, err)
 	for i := range made {
@@ -273,6 +279,9 @@ func (d *Discovery) notice(key string, on bool, message string, fields ...zap.Fi
 }
 
 func (d *Discovery) noticeLimit(key string, limit, left int, what string) {
+	if d.notices[key] == (left > 0) {
+		return
+	}
 	d.notice(key, left > 0, "There are more "+what+" than are looked into; the rest is left out",
 		zap.Int("left_out", left), zap.String("cure", fmt.Sprintf("raise workloads::%s (%d)", key, limit)))
 }
@@ -281,6 +290,9 @@ func (d *Discovery) noticeLimit(key string, limit, left int, what string) {
 // nothing of it.
 func (d *Discovery) noticeHang(s *Snapshot, err error) {
 	hung := err != nil && (errors.Is(err, guard.ErrHung) || errors.Is(err, context.DeadlineExceeded))
+	if d.notices["hang"] == hung {
+		return
+	}
 	pid := int(d.looker.at.Load())
 	name := ""
 	if p := s.Find(pid); p != nil {

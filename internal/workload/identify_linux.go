@@ -22,7 +22,7 @@ func (a *assignment) identify(ctx context.Context, v *View) {
 		}
 	}
 	a.d.lookInto(ctx, a.s, lookRoot|lookEnviron, roots)
-	byRoot := map[int][]Run{}
+	byRoot := make(map[int][]Run, len(v.Runs))
 	for _, r := range v.Runs {
 		byRoot[r.TargetPid] = append(byRoot[r.TargetPid], r)
 	}

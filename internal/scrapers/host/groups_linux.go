@@ -50,7 +50,6 @@ func (s *hostScraper) recordGroup(now pcommon.Timestamp, before, w *workloadRead
 			s.builder.RecordCgroupCPUDataPoint(now, percent)
 		}
 	}
-	s.builder.Reset(metadata.WithStartTime(timestamp(w.began)))
 	st := &w.stats
 	if st.Periods.Known {
 		s.builder.RecordCgroupCPUPeriodsDataPoint(now, int64(st.Periods.Value))

@@ -37,7 +37,9 @@ type workloadSource struct {
 	want want
 	// followed are the workloads of the last scrape, by id.
 	followed map[string]*follower
-	buf      []byte
+	// round is what control groups told in this reading.
+	round cgroup.Round
+	buf   []byte
 }
 
 func newWorkloadSource(rootPath, proc string, use cgroup.MemoryUse, discovery *workload.Discovery, env environment) *workloadSource {
@@ -60,7 +62,8 @@ type follower struct {
 	groups  *cgroup.Reader
 	status  guard.KeptFile
 	memory  guard.KeptFile
-	pid     int
+	// read is the process whose files these are.
+	read workload.Key
 }
 
 // workloadsReading is what one scrape found. gone is the configured process.
@@ -87,20 +90,23 @@ func (s *workloadSource) read(ctx context.Context) (workloadsReading, error) {
 	}
 	found := workloadsReading{gone: view.Gone}
 	followed := make(map[string]*follower, len(view.Workloads))
+	s.round.Begin()
 	var problems problems
 	problems.add(view.Snapshot.Unread)
 	for _, w := range view.Workloads {
 		f := s.follow(view.Snapshot, w)
 		followed[w.Identity.ID] = f
-		r, err := s.readWorkload(view.Snapshot, f)
+		r, err := s.readWorkload(view.Snapshot, f, &problems)
+		if len(view.Workloads) > keptOpen {
+			f.release()
+		}
 		switch {
 		case isEnded(err) && w.Kind == workload.KindProcess:
 			found.gone = "process " + strconv.Itoa(w.Root.Pid) + " is gone"
 		case isEnded(err): // since the snapshot
-		case r == nil:
+		case err != nil:
 			problems.add(err)
 		default:
-			problems.add(err)
 			found.workloads = append(found.workloads, r)
 		}
 	}
@@ -132,8 +138,7 @@ func (p *problems) err() error {
 	return fmt.Errorf("%w (and %d more)", p.first, p.more)
 }
 
-// replace forgets the workloads that are over, and lets go of the files of too
-// many.
+// replace forgets the workloads that are over.
 func (s *workloadSource) replace(followed map[string]*follower) {
 	for id, f := range s.followed {
 		if followed[id] != f {
@@ -141,12 +146,6 @@ func (s *workloadSource) replace(followed map[string]*follower) {
 		}
 	}
 	s.followed = followed
-	if len(followed) <= keptOpen {
-		return
-	}
-	for _, f := range followed {
-		f.release()
-	}
 }
 
 // close frees what is held open.
@@ -170,25 +169,30 @@ func (s *workloadSource) follow(snap *workload.Snapshot, w *workload.Workload) *
 	f := s.followed[w.Identity.ID]
 	if f == nil || (!w.IsGroup() && f.start != w.Root.Start) {
 		age := time.Duration(snap.BootTicks-min(snap.BootTicks, w.Root.Start)) * tick
-		f = &follower{start: w.Root.Start, began: snap.At.Add(-age), groups: cgroup.NewReader(s.rootPath, s.use)}
+		f = &follower{start: w.Root.Start, began: snap.At.Add(-age), groups: cgroup.NewReader(s.rootPath, s.use).In(&s.round)}
 	}
-	if f.pid != w.Root.Pid {
-		f.status.Close()
-		f.memory.Close()
-		f.pid = w.Root.Pid
-		f.status.Path = processFile(s.proc, f.pid, "status")
-		f.memory.Path = processFile(s.proc, f.pid, "statm")
-	}
+	s.turnTo(f, w.Root)
 	f.workload = w
 	return f
+}
+
+// turnTo makes this the process whose files are read again and again.
+func (s *workloadSource) turnTo(f *follower, p *workload.Process) {
+	if f.read == p.Key() {
+		return
+	}
+	f.close()
+	f.read = p.Key()
+	f.status.Path = processFile(s.proc, p.Pid, "status")
+	f.memory.Path = processFile(s.proc, p.Pid, "statm")
 }
 
 // tick is the unit of times in /proc.
 const tick = time.Second / procread.TicksPerSecond
 
 // readWorkload reads one workload. Affinity and control groups are those of its
-// root process. The error of a part comes with the rest.
-func (s *workloadSource) readWorkload(snap *workload.Snapshot, f *follower) (*workloadReading, error) {
+// root process. Without them there is the rest, and a problem.
+func (s *workloadSource) readWorkload(snap *workload.Snapshot, f *follower, problems *problems) (*workloadReading, error) {
 	w := f.workload
 	r := &workloadReading{
 		at: snap.At, who: &w.Identity, key: processKey{boot: snap.Boot, start: f.start}, began: f.began,
@@ -197,7 +201,9 @@ func (s *workloadSource) readWorkload(snap *workload.Snapshot, f *follower) (*wo
 	if err := s.addMembers(r, f); err != nil {
 		return nil, err
 	}
-	return r, errors.Join(s.readCapacity(r, f), s.readGroups(r, f))
+	problems.add(s.readCapacity(r, f))
+	problems.add(s.readGroups(r, f))
+	return r, nil
 }
 
 // cpuTimeAt is the CPU time of the workload's processes, from any beginning.
@@ -211,7 +217,8 @@ func (f *follower) cpuTimeAt(snap *workload.Snapshot) time.Duration {
 }
 
 // addMembers adds up threads and memory. A member that ended since the snapshot
-// has left nothing; the root takes the workload along that is known by it.
+// has left nothing; the root takes the workload along that is known by it. That
+// of a group is replaced by the next.
 func (s *workloadSource) addMembers(r *workloadReading, f *follower) error {
 	for _, p := range f.workload.Members {
 		pages, err := s.resident(f, p.Pid)
@@ -220,6 +227,9 @@ func (s *workloadSource) addMembers(r *workloadReading, f *follower) error {
 		}
 		if err != nil {
 			return err
+		}
+		if len(r.pids) == 0 {
+			s.turnTo(f, p)
 		}
 		r.pids = append(r.pids, p.Pid)
 		r.threads += p.Threads
@@ -234,7 +244,7 @@ func (s *workloadSource) addMembers(r *workloadReading, f *follower) error {
 // resident returns the resident pages of a member.
 func (s *workloadSource) resident(f *follower, pid int) (uint64, error) {
 	var err error
-	if pid == f.pid {
+	if pid == f.read.Pid {
 		s.buf, err = f.memory.ReadInto(s.buf, maxFile)
 	} else {
 		s.buf, err = guard.ReadInto(processFile(s.proc, pid, "statm"), s.buf, maxFile)
@@ -274,7 +284,7 @@ func (s *workloadSource) readCapacity(r *workloadReading, f *follower) error {
 // readGroups reads the limits and the use of the control groups. A process that
 // ended by now leaves the rest of the reading good.
 func (s *workloadSource) readGroups(r *workloadReading, f *follower) error {
-	limits, err := f.groups.Limits(f.pid)
+	limits, err := f.groups.Limits(f.read.Pid)
 	if isEnded(err) {
 		return nil
 	}
