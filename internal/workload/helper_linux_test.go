@@ -9,6 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,8 +52,61 @@ func play(part string) int {
 		fmt.Println(cmd.Process.Pid)
 	case "namespace":
 		return playNamespace()
+	case "rights":
+		return playRights(argument)
 	}
 	return 0
+}
+
+// playRights says what of a process may be read by one that has given up being
+// root, but for some capabilities.
+func playRights(argument string) int {
+	runtime.LockOSThread() // whose rights these are
+	pid, list, _ := strings.Cut(argument, ":")
+	if err := keepCapabilities(list); err != nil {
+		fmt.Println("skip:", err)
+		return 0
+	}
+	number, _ := strconv.Atoi(pid)
+	var said []string
+	for _, what := range []string{"environ", "fd", "exe"} {
+		l := newLooker("/", []Rule{{Exe: regexp.MustCompile("x")}})
+		k := look{pid: number, name: coreName}
+		switch what {
+		case "environ":
+			l.lookEnviron(&k)
+		case "fd":
+			l.lookOpen(&k)
+		case "exe":
+			l.findRule(&k)
+		}
+		answer := " good"
+		if k.denied {
+			answer = " denied"
+		}
+		said = append(said, what+answer)
+	}
+	fmt.Println(strings.Join(said, ", "))
+	return 0
+}
+
+func keepCapabilities(list string) error {
+	const nobody = 65534
+	var effective uint32
+	for number := range strings.SplitSeq(list, ",") {
+		if n, err := strconv.Atoi(number); err == nil {
+			effective |= 1 << n
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+		return errno // of this thread alone
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := [2]unix.CapUserData{{Effective: effective, Permitted: effective}}
+	return unix.Capset(&header, &data[0])
 }
 
 type child struct {

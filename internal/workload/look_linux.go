@@ -49,10 +49,9 @@ const (
 	// maxStatus and maxMounts are far above what these files can be.
 	maxStatus = 1 << 20
 	maxMounts = 8 << 20
-	// lookTimeout is how long the looks of one kind may take in one pass, and
-	// hungAfter how long one process may.
+	// lookTimeout is how long the looks of one kind may take in one pass; one
+	// process may take half of that.
 	lookTimeout = 2 * time.Second
-	hungAfter   = time.Second
 	// maxStuck bounds the processes that do not answer and are left alone. With one
 	// more, nothing is looked into any longer.
 	maxStuck = 8
@@ -89,8 +88,9 @@ type looker struct {
 
 	rootPath, proc string
 	rules          []Rule
-	// readlink is what tests replace.
+	// readlink and timeout are what tests replace.
 	readlink func(name string) (string, error)
+	timeout  time.Duration
 
 	envs  environments
 	users map[int]string
@@ -103,6 +103,7 @@ func newLooker(rootPath string, rules []Rule) *looker {
 		proc:     filepath.Join("/", rootPath, "proc"),
 		rules:    rules,
 		readlink: os.Readlink,
+		timeout:  lookTimeout,
 		users:    map[int]string{},
 	}
 }
@@ -110,7 +111,7 @@ func newLooker(rootPath string, rules []Rule) *looker {
 // another returns a looker for what this one would look into, if it did not hang.
 func (l *looker) another() *looker {
 	other := newLooker(l.rootPath, l.rules)
-	other.readlink = l.readlink
+	other.readlink, other.timeout = l.readlink, l.timeout
 	return other
 }
 
@@ -122,7 +123,7 @@ func (l *looker) hung() (look, bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at, time.Since(l.since) >= hungAfter
+	return l.at, time.Since(l.since) >= l.timeout/2
 }
 
 func (l *looker) goOnWith(k *look) {
@@ -137,7 +138,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	var mu sync.Mutex
 	over := false // what comes later is nobody's
