@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -343,13 +344,13 @@ func TestYoungProcesses(t *testing.T) {
 			return all
 		}
 		at("1", "/")
-		assert.Empty(t, take(2), start)
+		assert.Empty(t, take(2), "started at %d", start)
 		at("2", inDocker(dockerID))
-		assert.Equal(t, []string{"container-d0d0d0d0d0d0 2"}, take(20), start)
+		assert.Equal(t, []string{"container-d0d0d0d0d0d0 2"}, take(20), "started at %d", start)
 		at("3", inDocker(otherID))
-		assert.Equal(t, []string{"container-e1e1e1e1e1e1 3"}, take(2), start, "the last time")
+		assert.Equal(t, []string{"container-e1e1e1e1e1e1 3"}, take(2), "the last time, of one that started at %d", start)
 		at("4", inDocker(dockerID))
-		assert.Equal(t, []string{"container-e1e1e1e1e1e1 3"}, take(2), start)
+		assert.Equal(t, []string{"container-e1e1e1e1e1e1 3"}, take(2), "started at %d", start)
 		passes := 0
 		for take(2)[0] != "container-d0d0d0d0d0d0 3" {
 			passes++
@@ -502,4 +503,27 @@ func TestProcessesThatEndWhenLookedInto(t *testing.T) {
 	d.SetHolders("nvidia", []int{31})
 	assert.Equal(t, []string{"run run-abc-20 [20]", "gpu pid-31 [31]"}, listed(f.view(d)))
 	assert.Empty(t, logged())
+}
+
+// Everything may be asked of it at once.
+func TestAtTheSameTime(t *testing.T) {
+	f := newFixture(t)
+	f.put(systemd, python(20, 1), core(21, 20, 20, "abc"), inPodOf(30, podUID, dockerID), python(40, 1))
+	d := f.discovery(Options{Discover: everything})
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			d.SetHolders("family "+strconv.Itoa(i), []int{20, 40})
+			d.SetNames(&namer{})
+			v, err := d.Take(t.Context())
+			if assert.NoError(t, err) {
+				assert.Len(t, v.Workloads, 3)
+			}
+			if _, err := d.Recent(t.Context(), time.Hour); err != nil {
+				t.Error(err)
+			}
+			d.Close()
+		})
+	}
+	group.Wait()
 }

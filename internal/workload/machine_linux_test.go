@@ -62,10 +62,8 @@ func (f *fixture) putOne(p *stranger) {
 	f.write(dir+"/environ", environ(p.env...))
 	f.write(dir+"/cmdline", environ(p.args...))
 	f.write(dir+"/mountinfo", p.mounts)
-	pids := strconv.Itoa(p.pid)
-	for _, inner := range p.inner {
-		pids += "\t" + strconv.Itoa(inner)
-	}
+	pids := fmt.Sprint(append([]int{p.pid}, p.inner...))
+	pids = strings.ReplaceAll(strings.Trim(pids, "[]"), " ", "\t")
 	f.write(dir+"/status", fmt.Sprintf("Name:\t%s\nUid:\t%d\t%d\t%d\t%d\nNSpid:\t%s\n", p.name, p.uid, p.uid, p.uid, p.uid, pids))
 	require.NoError(f.t, os.MkdirAll(f.path(dir, "fd"), 0o755))
 	for i, target := range p.open {

@@ -116,7 +116,7 @@ func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Pro
 	}
 	var t *Process
 	if len(core.facts.pids) > 1 {
-		t = d.nestedTarget(ctx, s, core, pid)
+		t = d.nestedTarget(ctx, core, pid)
 	} else {
 		t = s.Find(pid)
 	}
@@ -128,7 +128,7 @@ func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Pro
 
 // nestedTarget finds a pid of a nested pid namespace: the process that started
 // wandb-core as a rule, else the one that has this pid there.
-func (d *Discovery) nestedTarget(ctx context.Context, s *Snapshot, core person, pid int) *Process {
+func (d *Discovery) nestedTarget(ctx context.Context, core person, pid int) *Process {
 	var older []person
 	for _, p := range d.people {
 		if p.Start <= core.Start {

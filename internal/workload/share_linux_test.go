@@ -5,6 +5,7 @@ package workload
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func (s *simulator) assigned(d *Discovery, snap *Snapshot) []*Workload {
 		}
 		f := &facts{rule: -1}
 		if is.group > 0 {
-			f.group = cgroup.Identity{ContainerID: fmt.Sprint(is.group), ContainerGroup: fmt.Sprint("/", is.group)}
+			f.group = cgroup.Identity{ContainerID: strconv.Itoa(is.group), ContainerGroup: fmt.Sprint("/", is.group)}
 		}
 		d.people = append(d.people, person{p, f})
 		helpers[p.Pid] = is.isHelper
@@ -118,7 +119,7 @@ func checkWorkloads(t *testing.T, seed uint64, rules simRules, target Target) (c
 
 // Of workloads that lie within each other, and change, no tick counts twice.
 func TestWorkloadsOfSimulatedMachines(t *testing.T) {
-	runs := 400
+	runs := 150
 	if testing.Short() {
 		runs = 40
 	}
