@@ -5,9 +5,9 @@ package workload
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -30,8 +30,12 @@ type assignment struct {
 type draft struct {
 	Workload
 	runs []Run
-	// scattered tells that not all processes of a set are in its control group.
-	scattered bool
+	// jobs are the places of the members that have a rank.
+	jobs []Job
+	// inGroup is how many of those around are in the group, as far as that can be
+	// told; shared says that more may be, or fewer.
+	inGroup int
+	shared  bool
 }
 
 func newAssignment(d *Discovery, s *Snapshot) *assignment {
@@ -105,9 +109,7 @@ func (a *assignment) claimRuns(runs []Run) {
 	}
 	for _, w := range a.claimTrees(KindRun, roots, a.helpers) {
 		w.runs = byRoot[w.Root.Pid]
-		slices.SortFunc(w.runs, func(a, b Run) int {
-			return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.ID, b.ID))
-		})
+		slices.SortFunc(w.runs, byStart)
 	}
 }
 
@@ -120,6 +122,9 @@ func (a *assignment) claimTrees(kind Kind, roots []*Process, without map[int]boo
 	}
 	drafts := make([]*draft, 0, len(roots))
 	for _, root := range roots {
+		if a.owners[root.Pid] != nil {
+			continue // the configured process; without its root a tree is nothing
+		}
 		w := a.add(kind, root)
 		w.around = a.s.Tree(root.Pid)
 		inside := map[int]bool{root.Pid: true}
@@ -161,28 +166,69 @@ func (a *assignment) claimSets(kind Kind, keyOf func(person) (key, group string)
 			w.Group, w.Identity.ID = group, key
 			sets[key] = w
 		}
-		w.scattered = w.scattered || group != w.Group
+		w.shared = w.shared || group != w.Group
 		w.Group = cmp.Or(w.Group, group)
 		w.around = append(w.around, p.Process)
 		setOf[p.Pid] = w
 		a.claim(p.Process, w)
 	}
-	if len(sets) > 0 {
-		a.addZombies(setOf)
+	below := belowSets{a: a, setOf: setOf, seen: map[int]*draft{}}
+	outer := map[string]bool{}
+	for _, w := range sets {
+		below.add(w)
+		for group := path.Dir(w.Group); len(group) > 1; group = path.Dir(group) {
+			outer[group] = true
+		}
+	}
+	for _, w := range sets {
+		w.shared = w.shared || a.d.leftOut || outer[w.Group]
 	}
 }
 
-// addZombies puts those that ended to where their parents are: nothing else tells
-// of them, and their time is still with them.
-func (a *assignment) addZombies(setOf map[int]*draft) {
-	for i := range a.s.Processes {
-		p := &a.s.Processes[i]
-		if w := setOf[p.Parent]; p.Zombie && w != nil {
-			w.around = append(w.around, p)
-			if a.owners[p.Parent] == w {
-				a.claim(p, w)
+// belowSets finds what is not in a set and was started from within.
+type belowSets struct {
+	a     *assignment
+	setOf map[int]*draft
+	// seen are those that were looked at, for which set the last time.
+	seen  map[int]*draft
+	stack []*Process
+}
+
+// add puts the descendants of a set around it: their time comes to the set when
+// they are waited for. Those that ended are put into the set of their parents:
+// nothing else tells of them.
+func (b *belowSets) add(w *draft) {
+	members := w.around
+	w.inGroup = len(members)
+	for _, top := range members {
+		if b.setOf[top.Parent] == w {
+			continue
+		}
+		for b.stack = append(b.stack[:0], top); len(b.stack) > 0; {
+			p := b.stack[len(b.stack)-1]
+			b.stack = b.stack[:len(b.stack)-1]
+			if b.seen[p.Pid] == w {
+				continue
+			}
+			b.seen[p.Pid] = w
+			if b.setOf[p.Pid] != w {
+				b.addOther(w, p)
+			}
+			for _, i := range b.a.s.children[p.Pid] {
+				b.stack = append(b.stack, &b.a.s.Processes[i])
 			}
 		}
+	}
+}
+
+func (b *belowSets) addOther(w *draft, p *Process) {
+	w.around = append(w.around, p)
+	if !p.Zombie || b.setOf[p.Parent] != w {
+		return
+	}
+	w.inGroup++
+	if b.a.owners[p.Parent] == w {
+		b.a.claim(p, w)
 	}
 }
 
@@ -276,12 +322,15 @@ func (a *assignment) topmost(marks map[int]int) []*Process {
 }
 
 func (a *assignment) isBelow(p *Process, marks map[int]int, mark int) bool {
-	// A pass is not one instant, so that parents may form a ring.
+	first := p
 	for range a.s.Processes {
-		if p = a.s.Find(p.Parent); p == nil {
+		parent := a.s.Find(p.Parent)
+		if parent == nil || parent == first || parent == p || parent.Start > p.Start {
+			// A pass is not one instant, so that parents may form a ring: one that is
+			// younger than its child has only got the pid of the parent.
 			return false
 		}
-		if marks[p.Pid] == mark && a.owners[p.Pid] == nil {
+		if p = parent; marks[p.Pid] == mark && a.owners[p.Pid] == nil {
 			return true
 		}
 	}
@@ -291,14 +340,13 @@ func (a *assignment) isBelow(p *Process, marks map[int]int, mark int) bool {
 // workloads finishes the drafts that have got something, up to the limits.
 func (a *assignment) workloads() []*Workload {
 	kept := make([]*draft, 0, len(a.drafts))
-	nesting := a.nestingGroups()
 	for _, w := range a.drafts {
-		if a.finish(w, nesting); len(w.Members) > 0 {
+		if a.finish(w); len(w.Members) > 0 {
 			kept = append(kept, w)
 		}
 	}
 	slices.SortStableFunc(kept, func(x, y *draft) int {
-		return cmp.Or(cmp.Compare(order[x.Kind], order[y.Kind]), cmp.Compare(x.Root.Start, y.Root.Start), cmp.Compare(x.Root.Pid, y.Root.Pid))
+		return cmp.Or(cmp.Compare(order[x.Kind], order[y.Kind]), oldestFirst(x.Root, y.Root))
 	})
 	limit := a.d.opts.MaxWorkloads
 	left := max(0, len(kept)-limit)
@@ -313,29 +361,8 @@ func (a *assignment) workloads() []*Workload {
 
 var order = map[Kind]int{KindProcess: 0, KindRun: 1, KindStep: 2, KindContainer: 3, KindMatch: 4, KindGPU: 5}
 
-// nestingGroups are the control groups in which there are others of sets, such
-// as a container's that runs containers. What they tell includes what belongs to
-// those.
-func (a *assignment) nestingGroups() map[string]bool {
-	var nesting map[string]bool
-	for _, w := range a.drafts {
-		if !w.IsGroup() || w.Group == "" {
-			continue
-		}
-		if nesting == nil {
-			nesting = map[string]bool{}
-		}
-		group := w.Group
-		for i := strings.LastIndexByte(group, '/'); i > 0 && !nesting[group[:i]]; i = strings.LastIndexByte(group, '/') {
-			group = group[:i]
-			nesting[group] = true
-		}
-	}
-	return nesting
-}
-
 // finish tells members from others.
-func (a *assignment) finish(w *draft, nesting map[string]bool) {
+func (a *assignment) finish(w *draft) {
 	if w.IsGroup() {
 		w.around = parentsFirst(w.around)
 	}
@@ -357,7 +384,7 @@ func (a *assignment) finish(w *draft, nesting map[string]bool) {
 		return
 	}
 	w.Root = w.Members[0]
-	w.Whole = w.Group != "" && own == len(w.around) && !w.scattered && !nesting[w.Group]
+	w.Whole = w.Group != "" && own == w.inGroup && !w.shared
 	if a.isNobodysWork(w) {
 		w.Members = nil
 	}
@@ -390,9 +417,7 @@ func parentsFirst(set []*Process) []*Process {
 		}
 		sorted = append(sorted, p)
 	}
-	slices.SortStableFunc(sorted, func(a, b *Process) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Pid, b.Pid))
-	})
+	slices.SortFunc(sorted, oldestFirst)
 	for i := 0; i < len(sorted); i++ {
 		sorted = append(sorted, children[sorted[i].Pid]...)
 	}
@@ -404,7 +429,7 @@ func parentsFirst(set []*Process) []*Process {
 	for _, p := range sorted {
 		seen[p.Pid] = true
 	}
-	for _, p := range set {
+	for _, p := range slices.SortedFunc(slices.Values(set), oldestFirst) {
 		if !seen[p.Pid] {
 			sorted = append(sorted, p)
 		}
@@ -412,12 +437,16 @@ func parentsFirst(set []*Process) []*Process {
 	return sorted
 }
 
-// ranks are where the members of a workload are in their job; several ranks are
+func oldestFirst(a, b *Process) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Pid, b.Pid))
+}
+
+// place is where the members of a workload are in their job; several ranks are
 // none.
-func (w *draft) place(jobs map[int]Job, env *environment, owner func(pid int) bool) (rank, localRank, worldSize identity.Number) {
+func (w *draft) place(env *environment) (rank, localRank, worldSize identity.Number) {
 	job := env.place()
 	if w.IsGroup() {
-		job = oneJob(jobs, owner)
+		job = oneJob(w.jobs)
 		if job.slurmRank && w.Identity.SlurmStep == "batch" {
 			job = Job{} // the script is no rank, though Slurm calls it 0
 		}
@@ -427,22 +456,15 @@ func (w *draft) place(jobs map[int]Job, env *environment, owner func(pid int) bo
 
 // oneJob is the place of the one process that has one; of several it is what they
 // share, which is the size at most.
-func oneJob(jobs map[int]Job, owner func(pid int) bool) Job {
-	var one Job
-	found := 0
-	for pid, job := range jobs {
-		if !owner(pid) || (!job.Rank.Known && !job.LocalRank.Known) {
-			continue
-		}
-		if found++; found == 1 {
-			one = job
-			continue
-		}
-		if one.WorldSize != job.WorldSize {
-			return Job{}
-		}
+func oneJob(jobs []Job) Job {
+	if len(jobs) == 0 {
+		return Job{}
 	}
-	if found > 1 {
+	one := jobs[0]
+	if slices.ContainsFunc(jobs, func(j Job) bool { return j.WorldSize != one.WorldSize }) {
+		return Job{}
+	}
+	if len(jobs) > 1 {
 		return Job{WorldSize: one.WorldSize}
 	}
 	return one

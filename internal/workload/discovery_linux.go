@@ -5,8 +5,8 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
-	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 )
 
 // Discovery finds the workloads of a machine. It is safe for concurrent use.
@@ -26,13 +25,19 @@ type Discovery struct {
 	proc      string
 	snapshots *Snapshots
 	looker    *looker
-	groups    *cgroup.Identifier
-	names     *containerNames
+	// stuck are the lookers that a process holds up, with its key; lateIn is the
+	// pass in which one was the last time.
+	stuck  map[Key]*looker
+	lateIn uint64
+	groups *cgroup.Identifier
+	names  *containerNames
 
-	mu      sync.Mutex
-	latest  *View
-	pass    uint64
-	facts   map[Key]*facts
+	mu     sync.Mutex
+	latest *View
+	pass   uint64
+	facts  map[Key]*facts
+	// leftOut tells that there are more processes than the limit.
+	leftOut bool
 	people  []person
 	target  target
 	notices map[string]bool
@@ -69,6 +74,7 @@ func NewDiscovery(o Options) *Discovery {
 		looker:    newLooker(o.RootPath, o.Match),
 		groups:    cgroup.NewIdentifier(o.RootPath),
 		names:     newContainerNames(),
+		stuck:     map[Key]*looker{},
 		facts:     map[Key]*facts{},
 		target:    target{pid: o.Target.Pid},
 		notices:   map[string]bool{},
@@ -144,7 +150,8 @@ func (d *Discovery) take(ctx context.Context) (*View, error) {
 	}
 	v := &View{Snapshot: s, byPid: map[int]*Workload{}}
 	d.refresh(s)
-	d.lookIntoAll(ctx, s)
+	d.takeBackStuck()
+	d.lookIntoAll(ctx)
 	a := newAssignment(d, s)
 	if d.opts.discovers() {
 		v.Jobs = d.jobs(s)
@@ -213,7 +220,7 @@ func (d *Discovery) allHolders() []int {
 }
 
 // lookIntoAll looks into the processes that were not yet.
-func (d *Discovery) lookIntoAll(ctx context.Context, s *Snapshot) {
+func (d *Discovery) lookIntoAll(ctx context.Context) {
 	want := looks(0)
 	if d.opts.discovers() {
 		want |= lookEnviron
@@ -221,36 +228,42 @@ func (d *Discovery) lookIntoAll(ctx context.Context, s *Snapshot) {
 	if len(d.opts.Match) > 0 {
 		want |= lookRules
 	}
-	d.lookInto(ctx, s, want, d.people)
+	d.lookInto(ctx, want, d.people)
 }
 
 // lookInto looks for what is wanted into those of whom that is not known yet.
-func (d *Discovery) lookInto(ctx context.Context, s *Snapshot, want looks, people []person) {
+func (d *Discovery) lookInto(ctx context.Context, want looks, people []person) {
 	var wanted []look
 	for _, p := range people {
 		if missing := want &^ p.facts.looked; missing != 0 {
 			wanted = append(wanted, look{pid: p.Pid, key: p.Key(), name: p.Name, want: missing})
 		}
 	}
-	d.learn(ctx, s, wanted)
+	d.learn(ctx, wanted)
 }
 
 // learn makes the looks, and puts what they found into the facts. Open files are
 // returned, since they change.
-func (d *Discovery) learn(ctx context.Context, s *Snapshot, wanted []look) (made []look) {
-	if len(wanted) == 0 {
-		d.noticeHang(s, nil)
-		return nil
+func (d *Discovery) learn(ctx context.Context, wanted []look) (made []look) {
+	if len(wanted) == 0 || d.lateIn == d.pass {
+		return nil // it took enough time
 	}
+	wanted = slices.DeleteFunc(wanted, func(k look) bool { return d.stuck[k.key] != nil })
 	made, err := d.looker.lookInto(ctx, wanted)
-	d.noticeHang(s, err)
+	if err != nil {
+		d.lateIn = d.pass
+	}
+	d.leaveStuck()
 	for i := range made {
 		k := &made[i]
 		f := d.facts[k.key]
 		f.looked |= k.want
 		f.denied = f.denied || k.denied
 		if k.want&lookEnviron != 0 {
-			f.env, f.core, f.inWandb = k.env, k.core, k.inWandb
+			f.core, f.inWandb = k.core, k.inWandb
+			if k.env != nil || !f.sameImage {
+				f.env = k.env
+			}
 		}
 		if k.want&lookRules != 0 {
 			f.rule = k.rule
@@ -286,18 +299,25 @@ func (d *Discovery) noticeLimit(key string, limit, left int, what string) {
 		zap.Int("left_out", left), zap.String("cure", fmt.Sprintf("raise workloads::%s (%d)", key, limit)))
 }
 
-// noticeHang says which process does not answer. A pass that was cut short says
-// nothing of it.
-func (d *Discovery) noticeHang(s *Snapshot, err error) {
-	hung := err != nil && (errors.Is(err, guard.ErrHung) || errors.Is(err, context.DeadlineExceeded))
-	if d.notices["hang"] == hung {
+// leaveStuck leaves a process alone that does not answer, and the looker with it:
+// from the next pass on another one looks into the others.
+func (d *Discovery) leaveStuck() {
+	at, hung := d.looker.hung()
+	if !hung {
 		return
 	}
-	pid := int(d.looker.at.Load())
-	name := ""
-	if p := s.Find(pid); p != nil {
-		name = p.Name
+	d.notice("hang", true, "A process does not answer when it is looked into; what it runs stays unknown until it does",
+		zap.Int("pid", at.pid), zap.String("name", at.name), zap.Int("left_behind", len(d.stuck)+1))
+	if len(d.stuck) < maxStuck {
+		d.stuck[at.key] = d.looker
+		d.looker = d.looker.another()
 	}
-	d.notice("hang", hung, "A process does not answer when it is looked into; new ones stay unknown until it does",
-		zap.Int("pid", pid), zap.String("name", name))
+}
+
+// takeBackStuck sees which processes answer again.
+func (d *Discovery) takeBackStuck() {
+	maps.DeleteFunc(d.stuck, func(_ Key, l *looker) bool { return !l.slot.Hung() })
+	if len(d.stuck) == 0 && !d.looker.slot.Hung() {
+		d.notice("hang", false, "A process does not answer when it is looked into")
+	}
 }

@@ -18,6 +18,8 @@ const (
 	maxEnviron = 128 << 10
 	// maxValue bounds each value that is kept, in bytes.
 	maxValue = 256
+	// maxLine bounds what is remembered of each line, from which a value is made.
+	maxLine = 1024
 )
 
 // Names of the environment. Nothing but these is ever kept: the rest holds
@@ -53,19 +55,20 @@ var launchers = []launcher{
 	{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
 }
 
-// allowed are the names that are kept.
+// allowed are the names that are kept, each with a bit of its own.
 var allowed = allowedNames()
 
-func allowedNames() map[string]bool {
-	names := map[string]bool{}
-	for _, name := range []string{
+func allowedNames() map[string]uint32 {
+	all := []string{
 		envWandbProject, envWandbEntity, envWandbGroup, envWandbJobType, envWandbSweepID,
 		envSlurmJobID, envSlurmJobName, envSlurmStepID, envHostname, envNVIDIADevices,
-	} {
-		names[name] = true
 	}
 	for _, l := range launchers {
-		names[l.rank], names[l.localRank], names[l.worldSize] = true, true, true
+		all = append(all, l.rank, l.localRank, l.worldSize)
+	}
+	names := make(map[string]uint32, len(all))
+	for i, name := range all {
+		names[name] = 1 << i
 	}
 	return names
 }
@@ -116,12 +119,17 @@ const maxEnvironments = 16_384
 // nothing to keep.
 func (e *environments) parse(content []byte) *environment {
 	e.kept = e.kept[:0]
+	seen := uint32(0)
 	for len(content) > 0 {
 		line, rest, whole := bytes.Cut(content, []byte{0})
 		content = rest
-		if name, _, ok := bytes.Cut(line, []byte{'='}); whole && ok && allowed[string(name)] {
-			e.kept = append(append(e.kept, line...), 0)
+		name, _, ok := bytes.Cut(line, []byte{'='})
+		bit := allowed[string(name)]
+		if !whole || !ok || bit&^seen == 0 { // of two getenv finds the first
+			continue
 		}
+		seen |= bit
+		e.kept = append(append(e.kept, line[:min(len(line), maxLine)]...), 0)
 	}
 	if len(e.kept) == 0 {
 		return nil
@@ -141,9 +149,6 @@ func newEnvironment(lines []byte) *environment {
 	e := &environment{values: map[string]string{}}
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(lines), "\x00"), "\x00") {
 		name, value, _ := strings.Cut(line, "=")
-		if _, twice := e.values[name]; twice {
-			continue // getenv finds the first
-		}
 		e.values[name] = clean(value)
 	}
 	e.job = e.findJob()

@@ -41,9 +41,12 @@ type facts struct {
 	looked looks
 	denied bool
 
-	env     *environment
-	core    coreArguments
-	inWandb bool // its program is one of W&B's
+	env *environment
+	// sameImage tells that env is of the very program that runs now, whatever it
+	// calls itself: to do that some write over their environment.
+	sameImage bool
+	core      coreArguments
+	inWandb   bool // its program is one of W&B's
 	// runs are those of a wandb-core, when it was last seen.
 	runs []Run
 	// command is argv[0], mounts the container that its mount table tells.
@@ -75,6 +78,7 @@ func (d *Discovery) refresh(s *Snapshot) {
 		}
 		d.people = append(d.people, person{p, d.factsOf(s, p)})
 	}
+	d.leftOut = left > 0
 	d.noticeLimit("max_processes", d.opts.MaxProcesses, left, "processes")
 	for key, f := range d.facts {
 		if f.seen != d.pass {
@@ -109,15 +113,19 @@ type person struct {
 func (d *Discovery) factsOf(s *Snapshot, p *Process) *facts {
 	f, ok := d.facts[p.Key()]
 	if !ok || f.name != p.Name || f.stack != p.stack || f.young {
-		fresh := &facts{name: p.Name, stack: p.stack, rule: -1}
-		if ok { // until it was looked into again
-			fresh.env, fresh.runs = f.env, f.runs
+		fresh := &facts{rule: -1}
+		if ok { // it counts until the process was looked into again
+			*fresh = *f
+			fresh.looked, fresh.denied, fresh.grouped = 0, false, false
+			fresh.sameImage = f.stack == p.stack && p.stack != 0
 		}
+		fresh.name, fresh.stack = p.Name, p.stack
 		f = fresh
 		d.facts[p.Key()] = f
 	}
 	f.seen = d.pass
-	f.young = s.BootTicks < p.Start+youngFor && p.Start <= s.BootTicks
+	// One that started during the pass is younger than that.
+	f.young = s.BootTicks < p.Start+youngFor && p.Start < s.BootTicks+youngFor
 	if !f.grouped || (d.pass+uint64(p.Pid))%membershipPasses == 0 {
 		d.readGroup(p, f)
 	}

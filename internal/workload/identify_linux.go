@@ -6,6 +6,7 @@ package workload
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,16 +22,21 @@ func (a *assignment) identify(ctx context.Context, v *View) {
 			roots = append(roots, person{w.Root, f})
 		}
 	}
-	a.d.lookInto(ctx, a.s, lookRoot|lookEnviron, roots)
+	a.d.lookInto(ctx, lookRoot|lookEnviron, roots)
 	byRoot := make(map[int][]Run, len(v.Runs))
 	for _, r := range v.Runs {
 		byRoot[r.TargetPid] = append(byRoot[r.TargetPid], r)
 	}
+	for pid, job := range v.Jobs {
+		if w := a.owners[pid]; w != nil && (job.Rank.Known || job.LocalRank.Known) {
+			w.jobs = append(w.jobs, job)
+		}
+	}
 	for _, w := range a.drafts {
 		if w.Kind == KindProcess {
-			w.runs = byRoot[w.Root.Pid]
+			w.runs = slices.SortedFunc(slices.Values(byRoot[w.Root.Pid]), byStart)
 		}
-		a.identifyOne(w, v.Jobs)
+		a.identifyOne(w)
 	}
 	a.d.names.add(ctx, a)
 	a.noticeDenied()
@@ -39,7 +45,7 @@ func (a *assignment) identify(ctx context.Context, v *View) {
 // nobody is what is known of a process that there was no room to look into.
 var nobody = &facts{}
 
-func (a *assignment) identifyOne(w *draft, jobs map[int]Job) {
+func (a *assignment) identifyOne(w *draft) {
 	f := a.d.facts[w.Root.Key()]
 	if f == nil {
 		f = nobody
@@ -53,7 +59,7 @@ func (a *assignment) identifyOne(w *draft, jobs map[int]Job) {
 	if w.Kind == KindStep {
 		id.SlurmTask = "" // it may have several
 	}
-	id.Rank, id.LocalRank, id.WorldSize = w.place(jobs, f.env, func(pid int) bool { return a.owners[pid] == w })
+	id.Rank, id.LocalRank, id.WorldSize = w.place(f.env)
 	if !w.IsGroup() {
 		w.Group = cmp.Or(group.ContainerGroup, group.StepGroup)
 		id.ID = "pid-" + strconv.Itoa(id.Pid)
@@ -81,14 +87,15 @@ func setRuns(id *identity.Workload, runs []Run) {
 	id.RunID, id.Mode = first.ID, first.Mode
 	id.Project, id.Entity, id.Group = first.Project, first.Entity, first.Group
 	id.JobType, id.SweepID = first.JobType, first.SweepID
-	if len(runs) == 1 {
-		return
-	}
 	ids := make([]string, 0, len(runs))
 	for i := range runs {
-		ids = append(ids, runs[i].ID)
+		if !slices.Contains(ids, runs[i].ID) { // resumed, and the old log still open
+			ids = append(ids, runs[i].ID)
+		}
 	}
-	id.RunIDs = strings.Join(ids, ",")
+	if len(ids) > 1 {
+		id.RunIDs = strings.Join(ids, ",")
+	}
 }
 
 func setPlace(id *identity.Workload, g *cgroup.Identity, env *environment) {

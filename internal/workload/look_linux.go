@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
@@ -50,8 +49,12 @@ const (
 	// maxStatus and maxMounts are far above what these files can be.
 	maxStatus = 1 << 20
 	maxMounts = 8 << 20
-	// lookTimeout is how long a process may take to be looked into.
+	// lookTimeout is how long the looks of one kind may take in one pass; one
+	// process may take half of that.
 	lookTimeout = 2 * time.Second
+	// maxStuck bounds the processes that do not answer and are left alone. With one
+	// more, nothing is looked into any longer.
+	maxStuck = 8
 )
 
 // look is one look into a process, and what it found.
@@ -78,14 +81,16 @@ type look struct {
 // and those that need the right to trace it. All that it has belongs to its slot.
 type looker struct {
 	slot guard.Slot
-	// at is the pid that is looked into.
-	at atomic.Int64
+	// mu guards at, which process is looked into, and since when.
+	mu    sync.Mutex
+	at    look
+	since time.Time
 
 	rootPath, proc string
 	rules          []Rule
-	// readlink and userName are what tests replace.
+	// readlink and timeout are what tests replace.
 	readlink func(name string) (string, error)
-	userName func(uid int) string
+	timeout  time.Duration
 
 	envs  environments
 	users map[int]string
@@ -93,15 +98,38 @@ type looker struct {
 }
 
 func newLooker(rootPath string, rules []Rule) *looker {
-	l := &looker{
+	return &looker{
 		rootPath: rootPath,
 		proc:     filepath.Join("/", rootPath, "proc"),
 		rules:    rules,
 		readlink: os.Readlink,
+		timeout:  lookTimeout,
 		users:    map[int]string{},
 	}
-	l.userName = l.findUser
-	return l
+}
+
+// another returns a looker for what this one would look into, if it did not hang.
+func (l *looker) another() *looker {
+	other := newLooker(l.rootPath, l.rules)
+	other.readlink, other.timeout = l.readlink, l.timeout
+	return other
+}
+
+// hung returns the process that does not answer. That the time for many was over
+// is nobody's fault.
+func (l *looker) hung() (look, bool) {
+	if !l.slot.Hung() {
+		return look{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at, time.Since(l.since) >= l.timeout/2
+}
+
+func (l *looker) goOnWith(k *look) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.since = *k, time.Now()
 }
 
 // lookInto looks into processes and returns the looks that were made in time; err
@@ -110,7 +138,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := atMost(ctx, lookTimeout)
+	ctx, cancel := atMost(ctx, l.timeout)
 	defer cancel()
 	var mu sync.Mutex
 	over := false // what comes later is nobody's
@@ -120,7 +148,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 				return struct{}{}, context.Cause(ctx)
 			}
 			found := wanted[i]
-			l.at.Store(int64(found.pid))
+			l.goOnWith(&found)
 			l.look(&found)
 			mu.Lock()
 			if !over {
@@ -219,14 +247,21 @@ func (l *looker) lookPids(k *look) {
 }
 
 func (l *looker) lookRoot(k *look) {
-	command, _, _ := bytes.Cut(l.read(k, "cmdline", maxCommand), []byte{0})
-	k.command = clean(string(command))
+	k.command = commandOf(l.read(k, "cmdline", maxCommand))
 	content, err := guard.ReadFile(l.file(k, "mountinfo"), maxMounts)
 	if err != nil {
 		return
 	}
 	mounts, _ := procread.ParseMountinfo(nil, content)
 	k.mounts = cgroup.ContainerOfMounts(mounts)
+}
+
+// commandOf is argv[0]. A program that gives itself a title puts all of that there,
+// with blanks: nothing that looks like an argument is kept.
+func commandOf(cmdline []byte) string {
+	command, _, _ := bytes.Cut(cmdline, []byte{0})
+	command, _, _ = bytes.Cut(command, []byte(" -"))
+	return clean(string(command))
 }
 
 // findRule returns the number of the first rule that matches, else -1.
@@ -263,7 +298,7 @@ func (m *matcher) matchesUser(r *Rule) bool {
 		if !ok {
 			return false
 		}
-		name, number := m.userName(uid), strconv.Itoa(uid)
+		name, number := m.findUser(uid), strconv.Itoa(uid)
 		m.user, m.uid = &name, &number
 	}
 	return (*m.user != "" && r.User.MatchString(*m.user)) || r.User.MatchString(*m.uid)
