@@ -280,7 +280,7 @@ func TestNamesComeFromTheKubelet(t *testing.T) {
 		"root_path": nodeRoot(t),
 		// Who does not answer within a scrape is asked again after a minute.
 		"collection_interval": "500ms", "timeout": "500ms",
-		"scrapers":  map[string]any{"host": map[string]any{"disk_paths": []any{}}},
+		"scrapers": map[string]any{"host": map[string]any{"disk_paths": []any{}}},
 		"workloads": map[string]any{"kubernetes": map[string]any{"kubelet": map[string]any{
 			"endpoint":   kubelet.URL,
 			"token_file": write("token", []byte(token+"\n")),
