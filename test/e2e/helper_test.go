@@ -40,6 +40,10 @@ func runHelper(role string) {
 		work(ms)
 		return
 	}
+	if work, ok := strings.CutPrefix(role, trainPrefix); ok {
+		runTrain(work)
+		return
+	}
 	memory := make([]byte, helperMemory)
 	_, _ = rand.Read(memory)
 	if role == "burn" {
