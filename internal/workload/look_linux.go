@@ -210,14 +210,21 @@ func (l *looker) lookPids(k *look) {
 }
 
 func (l *looker) lookRoot(k *look) {
-	command, _, _ := bytes.Cut(l.read(k, "cmdline", maxCommand), []byte{0})
-	k.command = clean(string(command))
+	k.command = program(l.read(k, "cmdline", maxCommand))
 	content, err := guard.ReadFile(l.file(k, "mountinfo"), maxMounts)
 	if err != nil {
 		return
 	}
 	mounts, _ := procread.ParseMountinfo(nil, content)
 	k.mounts = cgroup.ContainerOfMounts(mounts)
+}
+
+// program is the first word of a command line. A process may have written a title
+// over it, with blanks between what were its arguments.
+func program(cmdline []byte) string {
+	argument, _, _ := bytes.Cut(cmdline, []byte{0})
+	word, _, _ := strings.Cut(strings.TrimLeft(string(argument), " "), " ")
+	return clean(word)
 }
 
 // findRule returns the number of the first rule that matches, else -1.
