@@ -150,7 +150,9 @@ type training struct {
 	// runs are files below the folder wandb.
 	runs []string
 	env  []string
-	attr *syscall.SysProcAttr
+	// arguments are those of its command line.
+	arguments []string
+	attr      *syscall.SysProcAttr
 	// program is the binary to run; empty is the test's own.
 	program string
 	// first is the role of the process before it, where there is one.
@@ -181,7 +183,7 @@ func startTraining(t *testing.T, how training) *trainee {
 	for _, run := range how.runs {
 		files = append(files, filepath.Join(dir, "wandb", run))
 	}
-	cmd := exec.Command(how.program)
+	cmd := exec.Command(how.program, how.arguments...)
 	cmd.Dir = dir
 	cmd.Env = append(plainEnv(), helperKey+"="+how.first+trainPrefix+how.work,
 		coreKey+"="+makeSite(t, dir, how.program), runsKey+"="+strings.Join(files, ":"), "E2E_PROJECT=vision")
