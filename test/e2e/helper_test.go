@@ -40,6 +40,10 @@ func runHelper(role string) {
 		work(ms)
 		return
 	}
+	if rest, ok := strings.CutPrefix(role, firstPrefix); ok {
+		runFirst(rest)
+		return
+	}
 	if work, ok := strings.CutPrefix(role, trainPrefix); ok {
 		runTrain(work)
 		return
