@@ -256,7 +256,7 @@ func nodeRoot(t *testing.T) string {
 }
 
 func TestNamesComeFromTheKubelet(t *testing.T) {
-	const token = "token-of-the-test" //nolint:gosec // it is nobody's
+	const token = "token-of-the-test"
 	var mu sync.Mutex
 	asked, refuse := 0, false
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

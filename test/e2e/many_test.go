@@ -135,7 +135,7 @@ func copyBinary(t *testing.T) string {
 	content, err := os.ReadFile(self)
 	require.NoError(t, err)
 	path := filepath.Join(publicDir(t), "e2e.test")
-	require.NoError(t, os.WriteFile(path, content, 0o755)) //nolint:gosec // it is to be run
+	require.NoError(t, os.WriteFile(path, content, 0o755))
 	return path
 }
 

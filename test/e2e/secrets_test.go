@@ -55,7 +55,9 @@ func TestNothingElseOfAnEnvironmentGetsOut(t *testing.T) {
 	var sent strings.Builder
 	s := startSink(t, func(md pmetric.Metrics) {
 		text, err := (&pmetric.JSONMarshaler{}).MarshalMetrics(md)
-		assert.NoError(t, err)
+		if err != nil {
+			t.Error(err) // the test itself waits elsewhere
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		sent.Write(text)
