@@ -50,7 +50,7 @@ const (
 	// maxStatus and maxMounts are far above what these files can be.
 	maxStatus = 1 << 20
 	maxMounts = 8 << 20
-	// lookTimeout is how long a process may take to be looked into.
+	// lookTimeout is how long processes may take to be looked into, at most.
 	lookTimeout = 2 * time.Second
 )
 
@@ -110,7 +110,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, share(ctx, lookTimeout))
 	defer cancel()
 	var mu sync.Mutex
 	over := false // what comes later is nobody's
@@ -134,6 +134,15 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	defer mu.Unlock()
 	over = true
 	return made, err
+}
+
+// share is how long what may hang can take of the time that is left: half of it
+// at most, so that the rest of the scrape is not lost with it.
+func share(ctx context.Context, limit time.Duration) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(limit, time.Until(deadline)/2)
+	}
+	return limit
 }
 
 func (l *looker) look(k *look) {

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	// namesTimeout is how much of a scrape's time the names may cost.
+	// namesTimeout is how much of a scrape's time the names may cost at most.
 	namesTimeout = 2 * time.Second
 	// namesRetry is how long a container that nobody knew is not asked for again.
 	namesRetry = time.Minute
@@ -75,7 +76,9 @@ func (n *containerNames) unknown(a *assignment) []string {
 }
 
 func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []string) {
-	ctx, cancel := context.WithTimeout(ctx, namesTimeout)
+	limit := share(ctx, namesTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("no answer within %s: %w", limit.Round(time.Millisecond), context.DeadlineExceeded))
 	defer cancel()
 	all, err := n.source.Containers(ctx)
 	a.d.notice("names", err != nil, "The names of pods and containers cannot be had; their ids are given alone", zap.Error(err))
