@@ -11,6 +11,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -303,6 +304,36 @@ func TestANodeOfFiles(t *testing.T) {
 	assert.Empty(t, append(p.logLines("warn"), p.logLines("error")...))
 }
 
+// A process that hangs in the kernel may hold a lock that whoever looks into it
+// needs. The others go on, at every scrape.
+func TestAProcessThatCannotBeLookedInto(t *testing.T) {
+	n, s := makeNode(t), startSink(t, nil)
+	n.fill()
+	hung := filepath.Join(n.root, "proc/75/environ")
+	makeHang(t, hung)
+	p := startCollector(t, settings{
+		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, host_name: n, root_path: " + n.root + "}",
+		exporters: s.exporter(),
+	})
+	of := func(id string) points { return s.points().ofWorkload("n", id) }
+	p.waitFor("scrapes", func() bool { return s.points().ofMachine().scrapesAfter(p.started) >= 5 })
+	for _, id := range []string{"container-" + trainerID[:12], "container-" + loggerID[:12], "slurm-99.0"} {
+		assert.InDelta(t, s.points().ofMachine().scrapesAfter(p.started), of(id).scrapesAfter(p.started), 1, id)
+	}
+	assert.Empty(t, p.logLines("error"))
+	warnings := p.logLines("warn")
+	require.Len(t, warnings, 1)
+	assert.Equal(t, "A process does not answer when it is looked into; new ones stay unknown until it does", warnings[0].Msg)
+	assert.Contains(t, p.stderr.String(), `"pid":75,"name":"fluent-bit"`)
+
+	file := filepath.Join(t.TempDir(), "environ")
+	require.NoError(t, os.WriteFile(file, []byte("HOSTNAME=train-0\x00"), 0o600))
+	freeHang(t, hung, file)
+	p.waitFor("all of them", func() bool { return len(of("run-abc-90").named("cpu")) > 0 })
+	last := s.points().filter(func(p point) bool { return p.at.Equal(of("run-abc-90").last().at) })
+	checkNode(t, last, "n", nil)
+}
+
 // A restart of the collector changes nothing of who is who.
 func TestARestartKeepsTheResources(t *testing.T) {
 	n := makeNode(t)
@@ -345,6 +376,15 @@ var podList = `{"kind": "PodList", "apiVersion": "v1", "items": [{
 	]}
 }]}`
 
+// silentAddress takes connections and never answers.
+func silentAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
+}
+
 func TestNamesOfContainersComeFromTheKubelet(t *testing.T) {
 	const token = "t0k3n-of-the-test"
 	var mu sync.Mutex
@@ -374,13 +414,14 @@ func TestNamesOfContainersComeFromTheKubelet(t *testing.T) {
 		"known":     fmt.Sprintf("endpoint: '%s', token_file: %s, tls: {ca_file: %s}", kubelet.URL, good, ca),
 		"refused":   fmt.Sprintf("endpoint: '%s', token_file: %s, tls: {ca_file: %s}", kubelet.URL, bad, ca),
 		"untrusted": fmt.Sprintf("endpoint: '%s', token_file: %s", kubelet.URL, good),
+		"hung":      fmt.Sprintf("endpoint: 'http://%s'", silentAddress(t)),
 		"down":      fmt.Sprintf("endpoint: 'https://%s', token_file: %s, tls: {ca_file: %s}", freeAddress(t), good, ca),
 	} {
 		fmt.Fprintf(&receivers, "wandbsys/%s: {collection_interval: 1s, initial_delay: 0s, host_name: %s, root_path: %s, "+
 			"workloads: {kubernetes: {kubelet: {%s}}}}\n", host, host, n.root, section)
 	}
 	p := startCollector(t, settings{receivers: receivers.String(), exporters: s.exporter(), logs: "level: debug"})
-	hosts := []string{"known", "refused", "untrusted", "down"}
+	hosts := []string{"known", "refused", "untrusted", "hung", "down"}
 	for _, host := range hosts {
 		p.waitFor("scrapes of "+host, func() bool { return s.points().from(host).ofProcess().scrapesAfter(p.started) >= 4 })
 	}
@@ -397,6 +438,7 @@ func TestNamesOfContainersComeFromTheKubelet(t *testing.T) {
 	for host, want := range map[string]string{
 		"refused":   "403 Forbidden: Forbidden (verb=get, resource=nodes, subresource=proxy) (the service account needs the right to get nodes/proxy",
 		"untrusted": "kubelet::tls::ca_file",
+		"hung":      "no answer within",
 		"down":      "connection refused",
 	} {
 		checkNode(t, s.points(), host, nil)
