@@ -145,14 +145,14 @@ func TestCommandsKeepNoArguments(t *testing.T) {
 		"":                                     "",
 		"\x00":                                 "",
 		"/usr/bin/python3\x00-c\x00x":          "/usr/bin/python3",
-		"/opt/my tools/train\x00x":             "/opt/my tools/train",
-		"python train.py --api-key=sk-1":       "python train.py", // its title
-		"sshd: ann [priv]":                     "sshd: ann [priv]",
+		"/opt/my tools/train\x00x":             "/opt/my",
+		"python train.py --api-key=sk-1":       "python", // its title
+		"sshd: ann [priv]":                     "sshd:",
 		"a\x1bb\nc\x00":                        "abc",
 		strings.Repeat("a", 300) + "\x00":      strings.Repeat("a", 256),
 		"ray::train -k secret\x00\x00\x00\x00": "ray::train",
 	} {
-		assert.Equal(t, want, commandOf([]byte(cmdline)))
+		assert.Equal(t, want, program([]byte(cmdline)))
 	}
 }
 
@@ -204,7 +204,7 @@ func FuzzCommand(f *testing.F) {
 	f.Add([]byte("python train.py --api-key=x\x00"))
 	f.Add([]byte("a\x00-b"))
 	f.Fuzz(func(t *testing.T, cmdline []byte) {
-		command := commandOf(cmdline)
+		command := program(cmdline)
 		requireClean(t, command)
 	})
 }

@@ -138,7 +138,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := atMost(ctx, l.timeout)
+	ctx, cancel := context.WithTimeout(ctx, share(ctx, l.timeout))
 	defer cancel()
 	var mu sync.Mutex
 	over := false // what comes later is nobody's
@@ -164,13 +164,13 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	return made, err
 }
 
-// atMost leaves half of the time that there is to the rest of the scrape: what
-// is not told costs itself only.
-func atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// share is how long what may hang can take of the time that is left: half of it
+// at most, so that the rest of the scrape is not lost with it.
+func share(ctx context.Context, limit time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		d = min(d, time.Until(deadline)/2)
+		return min(limit, time.Until(deadline)/2)
 	}
-	return context.WithTimeout(ctx, d)
+	return limit
 }
 
 func (l *looker) look(k *look) {
@@ -247,7 +247,7 @@ func (l *looker) lookPids(k *look) {
 }
 
 func (l *looker) lookRoot(k *look) {
-	k.command = commandOf(l.read(k, "cmdline", maxCommand))
+	k.command = program(l.read(k, "cmdline", maxCommand))
 	content, err := guard.ReadFile(l.file(k, "mountinfo"), maxMounts)
 	if err != nil {
 		return
@@ -256,12 +256,12 @@ func (l *looker) lookRoot(k *look) {
 	k.mounts = cgroup.ContainerOfMounts(mounts)
 }
 
-// commandOf is argv[0]. A program that gives itself a title puts all of that there,
-// with blanks: nothing that looks like an argument is kept.
-func commandOf(cmdline []byte) string {
-	command, _, _ := bytes.Cut(cmdline, []byte{0})
-	command, _, _ = bytes.Cut(command, []byte(" -"))
-	return clean(string(command))
+// program is the first word of a command line. A process may have written a title
+// over it, with blanks between what were its arguments.
+func program(cmdline []byte) string {
+	argument, _, _ := bytes.Cut(cmdline, []byte{0})
+	word, _, _ := strings.Cut(strings.TrimLeft(string(argument), " "), " ")
+	return clean(word)
 }
 
 // findRule returns the number of the first rule that matches, else -1.

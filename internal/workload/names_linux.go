@@ -6,6 +6,7 @@ package workload
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 )
 
 const (
-	// namesTimeout is how much of a scrape's time the names may cost.
+	// namesTimeout is how much of a scrape's time the names may cost at most.
 	namesTimeout = 2 * time.Second
 	// namesRetry is how long a container that nobody knew is not asked for again.
 	namesRetry = time.Minute
@@ -78,7 +79,9 @@ func (n *containerNames) unknown(a *assignment) []string {
 }
 
 func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []string) {
-	ctx, cancel := atMost(ctx, namesTimeout)
+	limit := share(ctx, namesTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("no answer within %s: %w", limit.Round(time.Millisecond), context.DeadlineExceeded))
 	defer cancel()
 	source := n.source
 	all, err := guard.Call(ctx, n.slot, func(ctx context.Context) (answer, error) {

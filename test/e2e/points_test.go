@@ -114,6 +114,11 @@ func (ps points) ofProcess() points {
 	return ps.filter(func(p point) bool { return p.resource["process.pid"] != nil })
 }
 
+// ofPid keeps points of the process with this pid.
+func (ps points) ofPid(pid int) points {
+	return ps.filter(func(p point) bool { return p.resource["process.pid"] == int64(pid) })
+}
+
 // names lists the metrics, sorted.
 func (ps points) names() []string {
 	var names []string
