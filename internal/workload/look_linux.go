@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
@@ -93,9 +95,18 @@ type looker struct {
 	timeout  time.Duration
 
 	envs  environments
-	users map[int]string
+	users map[int]userName
 	buf   []byte
 }
+
+// userName is the name of a user, empty when it was not known at a time.
+type userName struct {
+	name string
+	at   time.Time
+}
+
+// userRetry is how long a user whose name was not known is not asked for again.
+const userRetry = time.Minute
 
 func newLooker(rootPath string, rules []Rule) *looker {
 	return &looker{
@@ -104,7 +115,7 @@ func newLooker(rootPath string, rules []Rule) *looker {
 		rules:    rules,
 		readlink: os.Readlink,
 		timeout:  lookTimeout,
-		users:    map[int]string{},
+		users:    map[int]userName{},
 	}
 }
 
@@ -234,10 +245,29 @@ func (l *looker) lookOpen(k *look) {
 	for _, name := range names {
 		target, err := l.readlink(path.Join(dir.Name(), name))
 		l.note(k, err)
-		if err == nil {
+		if err == nil && (!isLog(target) || l.isWritten(k, name)) {
 			k.open = append(k.open, target)
 		}
 	}
+}
+
+// isLog tells the transaction logs of runs.
+func isLog(target string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(target, deletedSuffix), ".wandb")
+}
+
+// isWritten tells whether a file is open for writing: who only reads a log, as to
+// upload it later, is not the run. What is not told counts as written.
+func (l *looker) isWritten(k *look, descriptor string) bool {
+	for line := range bytes.Lines(l.read(k, "fdinfo/"+descriptor, maxStatus)) {
+		value, ok := bytes.CutPrefix(line, []byte("flags:"))
+		if !ok {
+			continue
+		}
+		flags, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 8, 64)
+		return err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY
+	}
+	return true
 }
 
 func (l *looker) lookPids(k *look) {
@@ -326,11 +356,10 @@ func (m *matcher) readExe() string {
 // findUser asks for the name of a user: the system's directories, LDAP included,
 // for our own machine, else the file of the machine that is mounted.
 func (l *looker) findUser(uid int) string {
-	name, ok := l.users[uid]
-	if ok {
-		return name
+	if known := l.users[uid]; known.name != "" || time.Since(known.at) < userRetry {
+		return known.name
 	}
-	id := strconv.Itoa(uid)
+	id, name := strconv.Itoa(uid), ""
 	if l.rootPath == "" || l.rootPath == "/" {
 		if u, err := user.LookupId(id); err == nil {
 			name = u.Username
@@ -338,7 +367,7 @@ func (l *looker) findUser(uid int) string {
 	} else if content, err := guard.ReadFile(filepath.Join(l.rootPath, "etc/passwd"), maxMounts); err == nil {
 		name = passwdName(content, id)
 	}
-	l.users[uid] = name
+	l.users[uid] = userName{name, time.Now()}
 	return name
 }
 

@@ -70,7 +70,7 @@ func (n *containerNames) unknown(a *assignment) []string {
 	now := a.s.At
 	for _, w := range a.drafts {
 		id := w.Identity // a copy: to see whether it would get a name
-		if id.ContainerID == "" || n.name(&id, a.envOf(w)) || now.Sub(n.asked[id.ContainerID]) < namesRetry {
+		if id.ContainerID == "" || id.PodUID == "" || n.name(&id, a.envOf(w)) || now.Sub(n.asked[id.ContainerID]) < namesRetry {
 			continue
 		}
 		ids = append(ids, id.ContainerID)

@@ -67,6 +67,8 @@ func (d *Discovery) runs(ctx context.Context, s *Snapshot) []Run {
 	for _, p := range d.people {
 		if p.Name == coreName {
 			cores = append(cores, p)
+		}
+		if p.Name == coreName && !p.Blocked {
 			wanted = append(wanted, look{pid: p.Pid, key: p.Key(), name: p.Name, want: lookOpen})
 		}
 	}
@@ -74,6 +76,7 @@ func (d *Discovery) runs(ctx context.Context, s *Snapshot) []Run {
 		d.facts[k.key].runs = liveRuns(k.open)
 	}
 	d.lookInto(ctx, lookPids, cores)
+	d.nested = nil
 	var all []Run
 	for _, core := range cores {
 		all = append(all, d.runsOf(ctx, s, core)...)
@@ -101,6 +104,7 @@ func (d *Discovery) runsOf(ctx context.Context, s *Snapshot, core person) []Run 
 	}
 	for i := range runs {
 		runs[i].CorePid, runs[i].TargetPid = core.Pid, targetPid
+		runs[i].started = coreEnv.place()
 		runs[i].describe(coreEnv, targetEnv)
 	}
 	return runs
@@ -116,7 +120,7 @@ func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Pro
 	}
 	var t *Process
 	if len(core.facts.pids) > 1 {
-		t = d.nestedTarget(ctx, core, pid)
+		t = d.nestedTarget(ctx, s, core, pid)
 	} else {
 		t = s.Find(pid)
 	}
@@ -128,23 +132,20 @@ func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Pro
 
 // nestedTarget finds a pid of a nested pid namespace: the process that started
 // wandb-core as a rule, else the one that has this pid there.
-func (d *Discovery) nestedTarget(ctx context.Context, core person, pid int) *Process {
-	var older []person
-	for _, p := range d.people {
-		if p.Start <= core.Start {
-			older = append(older, p)
+func (d *Discovery) nestedTarget(ctx context.Context, s *Snapshot, core person, pid int) *Process {
+	if parent := s.Find(core.Parent); parent != nil && d.facts[parent.Key()] != nil {
+		f := d.facts[parent.Key()]
+		d.lookInto(ctx, lookPids, []person{{parent, f}})
+		if f.isNested(core.facts, pid) {
+			return parent
 		}
 	}
-	if i := slices.IndexFunc(older, func(p person) bool { return p.Pid == core.Parent }); i >= 0 {
-		d.lookInto(ctx, lookPids, older[i:i+1])
-		if d.facts[older[i].Key()].isNested(core.facts, pid) {
-			return older[i].Process
-		}
+	if d.nested == nil {
+		d.indexNested(ctx)
 	}
-	d.lookInto(ctx, lookPids, older)
 	var found []person
-	for _, p := range older {
-		if p.facts.isNested(core.facts, pid) {
+	for _, p := range d.nested[pid] {
+		if p.Start <= core.Start && p.facts.isNested(core.facts, pid) {
 			found = append(found, p)
 		}
 	}
@@ -152,6 +153,18 @@ func (d *Discovery) nestedTarget(ctx context.Context, core person, pid int) *Pro
 		return nil // rather no process than a wrong one
 	}
 	return found[0].Process
+}
+
+// indexNested finds the processes of nested namespaces by their pids there.
+func (d *Discovery) indexNested(ctx context.Context) {
+	d.lookInto(ctx, lookPids, d.people)
+	d.nested = map[int][]person{}
+	for _, p := range d.people {
+		if depth := len(p.facts.pids); depth > 1 {
+			inner := p.facts.pids[depth-1]
+			d.nested[inner] = append(d.nested[inner], p)
+		}
+	}
 }
 
 // isNested tells whether the process may be the one that has this pid in the pid

@@ -33,6 +33,8 @@ type Process struct {
 	// Zombie processes have ended but were not waited for: they have times, but
 	// neither memory nor threads.
 	Zombie bool
+	// Blocked processes wait in the kernel for something that no signal ends.
+	Blocked bool
 	// Own is the process' own CPU time, Children that of the children that it
 	// waited for.
 	Own, Children uint64
@@ -392,6 +394,7 @@ func (s *Snapshots) readProcess(dir, pid int, names map[string]string) (Process,
 		Parent:   st.PPid,
 		Start:    st.StartTime,
 		Zombie:   st.Gone(),
+		Blocked:  st.State == 'D',
 		Own:      st.UTime + st.STime,
 		Children: st.CUTime + st.CSTime,
 		Threads:  st.Threads,

@@ -23,7 +23,10 @@ type Run struct {
 	Started string
 	// CorePid is wandb-core's pid, TargetPid that of the training process as it is
 	// seen here; 0 when that is gone or cannot be found.
-	CorePid, TargetPid                       int
+	CorePid, TargetPid int
+	// started is the place in a distributed job that wandb-core's environment tells:
+	// scripts may set it after their start.
+	started                                  Job
 	Project, Entity, Group, JobType, SweepID string
 }
 
