@@ -199,7 +199,11 @@ func (r *Reader) Release() {
 
 // Limits reads the limits of a process. A process without groups, and groups
 // that cannot be seen, set no limits.
-func (r *Reader) Limits(pid int) (Limits, error) {
+func (r *Reader) Limits(pid int) (Limits, error) { return r.LimitsFrom(pid, "") }
+
+// LimitsFrom is Limits for all that is in one of the groups that the process is
+// in: what is set further down is for a part of it only.
+func (r *Reader) LimitsFrom(pid int, groupPath string) (Limits, error) {
 	if pid != r.places.pid {
 		r.Close()
 		r.member.Path = r.proc + "/" + strconv.Itoa(pid) + "/cgroup"
@@ -211,7 +215,7 @@ func (r *Reader) Limits(pid int) (Limits, error) {
 	if !r.isPlaced(pid, r.buf) {
 		r.place(pid, bytes.Clone(r.buf))
 	}
-	return Limits{Groups: r.groups(), CPUs: r.quota(), Path: r.places.path}, nil
+	return Limits{Groups: r.groups(groupPath), CPUs: r.quota(groupPath), Path: r.places.path}, nil
 }
 
 // isPlaced tells whether the places are still good.

@@ -55,6 +55,8 @@ type person struct {
 	command       []string
 	// log is the open transaction log of a run.
 	log string
+	// allowed are the CPUs that it may use; 0 and 1 by default.
+	allowed string
 }
 
 // runs writes the files of processes.
@@ -66,7 +68,7 @@ func (m *testMachine) runs(people ...person) {
 		files := map[string]string{
 			dir + "stat":   strings.Replace(stat, "(python3)", "("+cmp.Or(p.name, "python3")+")", 1),
 			dir + "statm":  fmt.Sprintf("10000 %d 100 1 0 1000 0\n", cmp.Or(p.pages, 256)),
-			dir + "status": fmt.Sprintf("Name:\tx\nNSpid:\t%d\nCpus_allowed_list:\t0-1\n", p.pid),
+			dir + "status": fmt.Sprintf("Name:\tx\nNSpid:\t%d\nCpus_allowed_list:\t%s\n", p.pid, cmp.Or(p.allowed, "0-1")),
 			dir + "cgroup": cmp.Or(p.groups, "0::"+cmp.Or(p.group, "/")+"\n"),
 		}
 		if p.environ != nil {

@@ -174,16 +174,25 @@ func TestFiguresOfControlGroups(t *testing.T) {
 			}
 			s := m.scraper(true)
 			s.Prime(t.Context())
-			want, before := tt.place.truth(m)
-			compareTags(t, "first", want, groupTags(s.scrape(t)[tt.id]))
+			first, before := tt.place.truth(m)
+			want := map[string]float64{} // what was counted before it was seen is not its
+			for tag := range first {
+				want[tag] = 0
+			}
 			require.NotContains(t, want, "cgroup.cpu")
+			seen := m.now
+			compareTags(t, "first", want, groupTags(s.scrape(t)[tt.id]))
 
 			m.pass(8)
 			tt.place.write(m, 5)
 			md, err := s.Scrape(t.Context())
 			require.NoError(t, err)
-			requireStarts(t, md, tt.id, testStart.Add(-(bootTicks-500_000)*10*time.Millisecond))
+			requireStarts(t, md, tt.id, testStart.Add(-(bootTicks-500_000)*10*time.Millisecond), seen)
 			want, now := tt.place.truth(m)
+			for tag := range want {
+				want[tag] -= first[tag]
+				require.Positive(t, want[tag], tag)
+			}
 			want["cgroup.cpu"] = 100 * (now - before) / 8 / capacity
 			require.NotZero(t, want["cgroup.cpu"])
 			compareTags(t, "second", want, groupTags(workloadsOf(t, md)[tt.id]))
@@ -191,8 +200,9 @@ func TestFiguresOfControlGroups(t *testing.T) {
 	}
 }
 
-// requireStarts wants all sums of control groups to have begun then.
-func requireStarts(t *testing.T, md pmetric.Metrics, id string, began time.Time) {
+// requireStarts wants the points of a workload to have begun when it did, and the
+// sums of its control group when they were first seen.
+func requireStarts(t *testing.T, md pmetric.Metrics, id string, began, seen time.Time) {
 	t.Helper()
 	found := 0
 	for _, rm := range md.ResourceMetrics().All() {
@@ -201,11 +211,13 @@ func requireStarts(t *testing.T, md pmetric.Metrics, id string, began time.Time)
 			continue
 		}
 		for _, metric := range rm.ScopeMetrics().At(0).Metrics().All() {
-			for _, p := range pointsOf(metric).All() {
-				require.Equal(t, began.UTC(), p.StartTimestamp().AsTime(), metric.Name())
-			}
+			want := began
 			if metric.Type() == pmetric.MetricTypeSum {
+				want = seen
 				found++
+			}
+			for _, p := range pointsOf(metric).All() {
+				require.Equal(t, want.UTC(), p.StartTimestamp().AsTime(), metric.Name())
 			}
 		}
 	}

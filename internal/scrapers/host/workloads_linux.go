@@ -40,6 +40,8 @@ type workloadSource struct {
 	// round is what control groups told in this reading.
 	round cgroup.Round
 	buf   []byte
+	// cpus is room for the set of CPUs of a group.
+	cpus procread.CPUSet
 }
 
 func newWorkloadSource(rootPath, proc string, use cgroup.MemoryUse, discovery *workload.Discovery, env environment) *workloadSource {
@@ -60,6 +62,7 @@ type follower struct {
 	// since it started.
 	cpuTime time.Duration
 	groups  *cgroup.Reader
+	counted counted
 	status  guard.KeptFile
 	memory  guard.KeptFile
 	// read is the process whose files these are.
@@ -202,7 +205,7 @@ func (s *workloadSource) readWorkload(snap *workload.Snapshot, f *follower, prob
 		return nil, err
 	}
 	problems.add(s.readCapacity(r, f))
-	problems.add(s.readGroups(r, f))
+	problems.add(s.readGroups(r, f, snap))
 	return r, nil
 }
 
@@ -259,9 +262,17 @@ func processFile(proc string, pid int, name string) string {
 	return proc + "/" + strconv.Itoa(pid) + "/" + name
 }
 
-// readCapacity reads the CPUs that the root process may run on. One that ended
-// by now leaves the rest of the reading good.
+// readCapacity reads the CPUs that the root process may run on, or those that the
+// first processes of a group may, all together: each task of a step may be bound to
+// a CPU of its own. One that ended by now leaves the rest of the reading good.
 func (s *workloadSource) readCapacity(r *workloadReading, f *follower) error {
+	if f.workload.IsGroup() {
+		return s.readCapacityOfAll(r, f)
+	}
+	return s.readCapacityOfOne(r, f)
+}
+
+func (s *workloadSource) readCapacityOfOne(r *workloadReading, f *follower) error {
 	var err error
 	s.buf, err = f.status.ReadInto(s.buf, maxFile)
 	if isEnded(err) {
@@ -281,10 +292,38 @@ func (s *workloadSource) readCapacity(r *workloadReading, f *follower) error {
 	return nil
 }
 
+// readCapacityOfAll adds up the CPUs of all processes of a group whose parents are
+// not in it. The others have theirs from those.
+func (s *workloadSource) readCapacityOfAll(r *workloadReading, f *follower) error {
+	s.cpus.Clear()
+	for _, p := range f.workload.Firsts() {
+		var err error
+		if p.Key() == f.read {
+			s.buf, err = f.status.ReadInto(s.buf, maxFile)
+		} else {
+			s.buf, err = guard.ReadInto(processFile(s.proc, p.Pid, "status"), s.buf, maxFile)
+		}
+		if err == nil {
+			err = s.cpus.AddCPUsAllowed(s.buf)
+		}
+		switch {
+		case errors.Is(err, procread.ErrNoCPUs):
+			return nil
+		case err != nil && !isEnded(err):
+			return err
+		}
+	}
+	if s.cpus.Count() == 0 { // all of them have ended: the next tells
+		return s.readCapacityOfOne(r, f)
+	}
+	r.capacity = float64(s.cpus.Count())
+	return nil
+}
+
 // readGroups reads the limits and the use of the control groups. A process that
 // ended by now leaves the rest of the reading good.
-func (s *workloadSource) readGroups(r *workloadReading, f *follower) error {
-	limits, err := f.groups.Limits(f.read.Pid)
+func (s *workloadSource) readGroups(r *workloadReading, f *follower, snap *workload.Snapshot) error {
+	limits, err := f.groups.LimitsFrom(f.read.Pid, f.limitsFrom())
 	if isEnded(err) {
 		return nil
 	}
@@ -298,8 +337,18 @@ func (s *workloadSource) readGroups(r *workloadReading, f *follower) error {
 		return nil // the root group is the machine
 	}
 	r.statsAt = s.env.now()
-	r.stats, _ = f.groups.Stats(r.group, figures)
+	stats, _ := f.groups.Stats(r.group, figures)
+	r.stats, r.countedSince = f.counted.since(r.group, stats, snap.At)
 	return nil
+}
+
+// limitsFrom is the group that limits a workload that is a group. Other
+// workloads are limited where their process is.
+func (f *follower) limitsFrom() string {
+	if f.workload.IsGroup() {
+		return f.workload.Group
+	}
+	return ""
 }
 
 // isEnded tells the errors that a process leaves that is not there.

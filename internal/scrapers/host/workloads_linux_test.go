@@ -150,8 +150,8 @@ func TestCPUOfContainersInAContainer(t *testing.T) {
 }
 
 // A container that was started from a step has the step's environment, and a
-// group of its own.
-func TestCPUOfAStepThatIsNotAllInOneGroup(t *testing.T) {
+// group of its own, which is none of Slurm's.
+func TestCPUOfAContainerThatAStepStarted(t *testing.T) {
 	job := []string{"SLURM_JOB_ID=42", "SLURM_STEP_ID=0"}
 	for _, outsider := range []int{90, 300} { // before and after it in the list of processes
 		t.Run(strconv.Itoa(outsider), func(t *testing.T) {
@@ -162,13 +162,15 @@ func TestCPUOfAStepThatIsNotAllInOneGroup(t *testing.T) {
 			m.groupFiles(stepGroup, map[string]string{"cpu.stat": cpuStat(10 * time.Second)})
 			m.groupFiles(stepGroup+"/user/task_0", map[string]string{"cpu.stat": cpuStat(10 * time.Second)})
 			s := m.scraper(false)
-			require.Equal(t, []string{"slurm-42.0"}, s.scrape(t).names())
+			require.ElementsMatch(t, []string{"slurm-42.0", containerID}, s.scrape(t).names())
 			m.pass(10)
 			task.own += 100
 			outside.own += 300
 			m.runs(task, outside)
 			m.groupFiles(stepGroup, map[string]string{"cpu.stat": cpuStat(11 * time.Second)})
-			assert.InDelta(t, 20, s.scrape(t)["slurm-42.0"]["cpu"], 1e-9)
+			got := s.scrape(t)
+			assert.InDelta(t, 5, got["slurm-42.0"]["cpu"], 1e-9)
+			assert.InDelta(t, 15, got[containerID]["cpu"], 1e-9)
 		})
 	}
 }
@@ -218,8 +220,9 @@ func TestAStepWithSeveralTasks(t *testing.T) {
 		"cpu": 40, "proc.cpu.threads": 8, "proc.memory.rssMB": 4, "proc.memory.percent": 20, "memory_percent": 5, "proc.memory.availableMB": 19,
 	}, workloadsOf(t, md)["slurm-42.0"])
 	assert.Subset(t, attributes, map[string]any{
-		"slurm.job.id": "42", "slurm.step.id": "0", "slurm.job.name": "train", "wandb.world_size": int64(4), "process.pid": int64(200),
+		"slurm.job.id": "42", "slurm.step.id": "0", "slurm.job.name": "train", "wandb.world_size": int64(4),
 	})
+	assert.NotContains(t, attributes, "process.pid", "it has several")
 	assert.NotContains(t, attributes, "slurm.task.id", "it has several")
 	assert.NotContains(t, attributes, "wandb.rank")
 }
@@ -262,21 +265,19 @@ func TestAContainerOutlivesItsFirstProcess(t *testing.T) {
 	used := func(d time.Duration) { m.groupFiles(dockerGroup, map[string]string{"cpu.stat": cpuStat(d)}) }
 	used(10 * time.Second)
 	s := m.scraper(true)
-	scrape := func() (tags map[string]float64, pid any) {
+	scrape := func() (tags map[string]float64, attributes map[string]any) {
 		md, err := s.Scrape(t.Context())
 		require.NoError(t, err)
-		pid = attributesOf(md, containerID)["process.pid"]
-		return workloadsOf(t, md)[containerID], pid
+		return workloadsOf(t, md)[containerID], attributesOf(md, containerID)
 	}
-	_, pid := scrape()
-	assert.Equal(t, int64(100), pid)
+	_, first := scrape()
 
 	m.pass(10)
 	m.ends(100)
 	used(14 * time.Second)
-	got, pid := scrape()
+	got, attributes := scrape()
 	assert.InDelta(t, 20, got["cpu"], 1e-9, "no interval is lost")
-	assert.Equal(t, int64(101), pid)
+	assert.Equal(t, first, attributes, "it is the same")
 
 	m.pass(10)
 	m.ends(101)
@@ -401,4 +402,41 @@ func TestAWorkloadOfWhichMoreBecomesKnown(t *testing.T) {
 	assert.Equal(t, "p", changed["wandb.project"])
 	assert.Equal(t, "train", changed["process.executable.name"])
 	assert.Equal(t, changed, attributes())
+}
+
+// Each task of a step may be bound to a CPU of its own, and so may the first
+// process of a container be. What all may use together counts, and the limits of
+// the step or container, not of its first part.
+func TestCapacityOfGroups(t *testing.T) {
+	task := func(rank int, allowed string) person {
+		return person{pid: 200 + rank, parent: 199, own: 1000, group: stepGroup + "/user/task_" + strconv.Itoa(rank), allowed: allowed}
+	}
+	tests := []struct {
+		name   string
+		people []person
+		files  map[string]map[string]string
+		want   float64
+	}{
+		{"tasks on CPUs of their own", []person{task(0, "0"), task(1, "1")}, nil, 2},
+		{"tasks that share CPUs", []person{task(0, "0-1"), task(1, "1")}, nil, 2},
+		{"one task", []person{task(0, "1")}, nil, 1},
+		{"more than are online", []person{task(0, "0-63"), task(1, "1")}, nil, 3},
+		{"children have what their parents have", []person{task(0, "0"), {pid: 300, parent: 200, group: stepGroup + "/user/task_0", allowed: "0-2"}}, nil, 1},
+		{"a quota of the step", []person{task(0, "0"), task(1, "1")}, map[string]map[string]string{stepGroup: {"cpu.max": "50000 100000\n"}}, 0.5},
+		{"a quota of one task", []person{task(0, "0"), task(1, "1")}, map[string]map[string]string{stepGroup + "/user/task_0": {"cpu.max": "50000 100000\n"}}, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := aNode(t)
+			m.runs(tt.people...)
+			m.groupFiles(stepGroup, map[string]string{"cgroup.controllers": ""})
+			for _, p := range tt.people {
+				m.groupFiles(p.group, map[string]string{"cgroup.controllers": ""})
+			}
+			for group, files := range tt.files {
+				m.groupFiles(group, files)
+			}
+			assert.InDelta(t, tt.want, m.read(m.source()).first().capacity, 1e-9)
+		})
+	}
 }
