@@ -212,24 +212,22 @@ func TestContainersAndStepsInControlGroups(t *testing.T) {
 		same := map[string]any{"host.name": "node", "os.type": "linux", "service.name": "wandbsys"}
 		for id, want := range map[string]map[string]any{
 			container(busyID): {
-				"wandbsys.workload.kind": "container", "container.id": busyID, "container.runtime": "docker", "process.pid": int64(roots[0].pid()),
+				"wandbsys.workload.kind": "container", "container.id": busyID, "container.runtime": "docker",
 			},
 			container(limitedID): {
-				"wandbsys.workload.kind": "container", "container.id": limitedID, "container.runtime": "docker", "process.pid": int64(idle.pid()),
+				"wandbsys.workload.kind": "container", "container.id": limitedID, "container.runtime": "docker",
 			},
 			"slurm-" + job + ".0": {
 				"wandbsys.workload.kind": "step", "slurm.job.id": job, "slurm.step.id": "0", "slurm.uid": "0",
-				"wandb.world_size": int64(2), "process.pid": int64(roots[2].pid()),
+				"wandb.world_size": int64(2),
 			},
 			"slurm-" + job + ".batch": {
 				"wandbsys.workload.kind": "step", "slurm.job.id": job, "slurm.step.id": "batch", "slurm.uid": "0",
-				"slurm.job.name": "nightly", "process.pid": int64(roots[4].pid()),
+				"slurm.job.name": "nightly",
 			},
 		} {
 			maps.Copy(want, same)
 			want["service.instance.id"] = "node/" + id
-			want["process.executable.name"] = comm(t, idle.pid())
-			want["process.command"] = idle.cmd.Path
 			require.NotEmpty(t, of(id), id)
 			for _, p := range of(id) {
 				require.Equal(t, want, p.resource)

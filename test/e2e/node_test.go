@@ -124,9 +124,9 @@ func (n *node) fill() {
 		"cpu.stat":    "usage_usec 60000000\nuser_usec 1\nsystem_usec 1\nnr_periods 700\nnr_throttled 30\nthrottled_usec 1500000",
 		// oom_group_kill must not be taken for it.
 		"memory.events":   "low 0\nhigh 0\nmax 4\noom 3\noom_kill 2\noom_group_kill 1",
-		"cpu.pressure":    "some avg10=0.00 avg60=0.00 avg300=0.00 total=111\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=11",
-		"memory.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=222\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=22",
-		"io.pressure":     "some avg10=0.00 avg60=0.00 avg300=0.00 total=333\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=33",
+		"cpu.pressure":    pressure(111, 11),
+		"memory.pressure": pressure(222, 22),
+		"io.pressure":     pressure(333, 33),
 	})
 	n.group(podGroup(loggerID), map[string]string{"memory.max": "max", "memory.current": strconv.Itoa(9 * mebi), "cpu.max": "max 100000", "cpu.stat": "usage_usec 5"})
 	n.group(podGroup(sandboxID), map[string]string{"memory.max": "max", "cpu.max": "max 100000", "cpu.stat": "usage_usec 5"})
@@ -161,16 +161,16 @@ func nodeResources(host string) map[string]map[string]any {
 	all := map[string]map[string]any{
 		"container-" + trainerID[:12]: {
 			"wandbsys.workload.kind": "container", "container.id": trainerID, "container.runtime": "containerd",
-			"k8s.pod.uid": podUID, "k8s.qos": "burstable", "process.pid": int64(70), "process.executable.name": "python", "process.command": "python",
+			"k8s.pod.uid": podUID, "k8s.qos": "burstable",
 			"wandb.rank": int64(4), "wandb.local_rank": int64(0), "wandb.world_size": int64(16),
 		},
 		"container-" + loggerID[:12]: {
 			"wandbsys.workload.kind": "container", "container.id": loggerID, "container.runtime": "containerd",
-			"k8s.pod.uid": podUID, "k8s.qos": "burstable", "process.pid": int64(75), "process.executable.name": "fluent-bit", "process.command": "/bin/fluent-bit",
+			"k8s.pod.uid": podUID, "k8s.qos": "burstable",
 		},
 		"slurm-99.0": {
 			"wandbsys.workload.kind": "step", "slurm.job.id": "99", "slurm.job.name": "nightly", "slurm.step.id": "0",
-			"process.pid": int64(81), "process.executable.name": "rank", "process.command": "./rank", "wandb.world_size": int64(2),
+			"wandb.world_size": int64(2),
 		},
 		"run-abc-90": {
 			"wandbsys.workload.kind": "run", "wandb.run_id": "abc", "wandb.mode": "offline", "wandb.project": "vision",
@@ -209,6 +209,11 @@ func checkNode(t *testing.T, ps points, host string, more map[string]map[string]
 	assert.Equal(t, want, got)
 }
 
+// pressure is a file of pressure stall information with these totals.
+func pressure(some, full int) string {
+	return fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=%d", some, full)
+}
+
 func TestANodeOfFiles(t *testing.T) {
 	n, s := makeNode(t), startSink(t, nil)
 	n.fill()
@@ -229,7 +234,7 @@ func TestANodeOfFiles(t *testing.T) {
 			trainer: {
 				"proc.memory.rssMB": 150, "proc.cpu.threads": 5, "proc.memory.percent": 100. * 150 / 400,
 				"memory_percent": 100. * 300 / 400, "proc.memory.availableMB": 100,
-				"cgroup.cpu.periods": 700, "cgroup.cpu.throttledPeriods": 30, "cgroup.cpu.throttledTime": 1.5, "cgroup.memory.oomKills": 2,
+				"cgroup.cpu.periods": 0, "cgroup.cpu.throttledPeriods": 0, "cgroup.cpu.throttledTime": 0, "cgroup.memory.oomKills": 0,
 				"cpu": 0, "cgroup.cpu": 0,
 			},
 			// The pod's limit is its, and more than the machine has left.
@@ -254,8 +259,13 @@ func TestANodeOfFiles(t *testing.T) {
 			assert.ElementsMatch(t, names, of(id).names(), id)
 		}
 	})
-	t.Run("pressure", func(t *testing.T) {
-		for resource, values := range map[string][2]float64{"cpu": {111, 11}, "memory": {222, 22}, "io": {333, 33}} {
+	for resource, totals := range map[string][2]int{"cpu": {111 + 5, 11 + 1}, "memory": {222 + 6, 22 + 2}, "io": {333 + 7, 33 + 3}} {
+		n.group(podGroup(trainerID), map[string]string{resource + ".pressure": pressure(totals[0], totals[1])})
+	}
+	grown := time.Now()
+	p.waitFor("more scrapes", func() bool { return of(trainer).scrapesAfter(grown) >= 3 })
+	t.Run("pressure since it was seen", func(t *testing.T) {
+		for resource, values := range map[string][2]float64{"cpu": {5, 1}, "memory": {6, 2}, "io": {7, 3}} {
 			all := of(trainer).named("cgroup.pressure").with("resource", resource)
 			assert.InDelta(t, values[0], all.with("stall", "some").last().value, 1e-9)
 			assert.InDelta(t, values[1], all.with("stall", "full").last().value, 1e-9)
@@ -279,8 +289,8 @@ func TestANodeOfFiles(t *testing.T) {
 			t.Logf("%s: %.3f s, scrapes off by %s", id, got, off)
 			assert.InDelta(t, tt.want, got, tt.want*(off+20*time.Millisecond).Seconds()/longest.Seconds()+0.001, id)
 		}
-		assert.InDelta(t, 705, of(trainer).named("cgroup.cpu.periods").last().value, 0)
-		assert.InDelta(t, 1.75, of(trainer).named("cgroup.cpu.throttledTime").last().value, 1e-9)
+		assert.InDelta(t, 5, of(trainer).named("cgroup.cpu.periods").last().value, 0)
+		assert.InDelta(t, 0.25, of(trainer).named("cgroup.cpu.throttledTime").last().value, 1e-9)
 		assert.InDelta(t, 12, of("run-abc-90").named("proc.memory.rssMB").last().value, 0)
 	})
 	t.Run("a pid that is used again", func(t *testing.T) {
@@ -323,7 +333,7 @@ func TestAProcessThatCannotBeLookedInto(t *testing.T) {
 	assert.Empty(t, p.logLines("error"))
 	warnings := p.logLines("warn")
 	require.Len(t, warnings, 1)
-	assert.Equal(t, "A process does not answer when it is looked into; new ones stay unknown until it does", warnings[0].Msg)
+	assert.Equal(t, "A process does not answer when it is looked into; what it runs stays unknown until it does", warnings[0].Msg)
 	assert.Contains(t, p.stderr.String(), `"pid":75,"name":"fluent-bit"`)
 
 	file := filepath.Join(t.TempDir(), "environ")

@@ -69,7 +69,7 @@ func TestRunsAreFoundAndMeasured(t *testing.T) {
 		"quick": {runs: []string{"run-20260102_030408-second/run-second.wandb", "run-20260102_030407-first/run-first.wandb"}},
 		"orphan": {
 			runs: []string{"run-20260102_030409-or/run-or.wandb"},
-			env:  []string{"SLURM_PROCID=5", "SLURM_LOCALID=2", "SLURM_NTASKS=16"},
+			env:  []string{"SLURM_JOB_ID=12", "SLURM_STEP_ID=3", "SLURM_PROCID=5", "SLURM_LOCALID=2", "SLURM_NTASKS=16"},
 		},
 	}
 	more := map[string]map[string]any{
