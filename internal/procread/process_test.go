@@ -199,7 +199,9 @@ func TestParseCPUsAllowed(t *testing.T) {
 func TestCPUSet(t *testing.T) {
 	var s CPUSet
 	assert.Zero(t, s.Count())
-	add := func(list string) error { return s.AddCPUsAllowed([]byte("Name:\tx\nCpus_allowed_list:\t" + list + "\n")) }
+	add := func(list string) error {
+		return s.AddCPUsAllowed([]byte("Name:\tx\nCpus_allowed_list:\t" + list + "\n"))
+	}
 	require.NoError(t, add("0-3"))
 	require.NoError(t, add("2-5,64"))
 	assert.Equal(t, 7, s.Count())
