@@ -419,7 +419,7 @@ func TestIdentities(t *testing.T) {
 			"a step with one rank has it",
 			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_JOB_NAME=n", "SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=8").in(inStep)},
 			[]identity.Workload{{
-				ID: "slurm-7.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3",
+				ID: "slurm-7.0", Kind: "step",
 				SlurmJob: "7", SlurmStep: "0", SlurmJobName: "n", Rank: known(3), LocalRank: known(1), WorldSize: known(8),
 			}},
 		},
@@ -430,7 +430,7 @@ func TestIdentities(t *testing.T) {
 				python(21, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_LOCALID=1", "SLURM_NTASKS=2").in(inStep),
 			},
 			[]identity.Workload{{
-				ID: "slurm-7.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3",
+				ID: "slurm-7.0", Kind: "step",
 				SlurmJob: "7", SlurmStep: "0", WorldSize: known(2),
 			}},
 		},
@@ -438,21 +438,21 @@ func TestIdentities(t *testing.T) {
 			"ranks that do not agree have not even a size",
 			[]stranger{python(20, 1, "RANK=0", "WORLD_SIZE=2").in(inStep), python(21, 1, "RANK=0", "WORLD_SIZE=4").in(inStep)},
 			[]identity.Workload{{
-				ID: "slurm-7.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3", SlurmJob: "7", SlurmStep: "0",
+				ID: "slurm-7.0", Kind: "step", SlurmJob: "7", SlurmStep: "0",
 			}},
 		},
 		{
 			"the script of a batch job is no rank",
 			[]stranger{named(20, 1, "bash").with("SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=4").in("/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0")},
 			[]identity.Workload{{
-				ID: "slurm-7.batch", Kind: "step", Pid: 20, Executable: "bash", Command: "/bin/bash", SlurmJob: "7", SlurmStep: "batch",
+				ID: "slurm-7.batch", Kind: "step", SlurmJob: "7", SlurmStep: "batch",
 			}},
 		},
 		{
 			"the job of a lasting id is told by the environment",
 			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0").in("/system.slice/slurmstepd.scope/s0123456789ABC/step_0/user/task_0")},
 			[]identity.Workload{{
-				ID: "slurm-s0123456789ABC.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3",
+				ID: "slurm-s0123456789ABC.0", Kind: "step",
 				SlurmJob: "7", SlurmStep: "0", SlurmSLUID: "s0123456789ABC",
 			}},
 		},
@@ -460,7 +460,7 @@ func TestIdentities(t *testing.T) {
 			"another job's environment tells nothing of the job",
 			[]stranger{python(20, 1, "SLURM_JOB_ID=8", "SLURM_STEP_ID=5", "SLURM_JOB_NAME=other").in("/system.slice/slurmstepd.scope/job_7")},
 			[]identity.Workload{{
-				ID: "slurm-7", Kind: "step", Pid: 20, Executable: "python3", Command: "python3", SlurmJob: "7",
+				ID: "slurm-7", Kind: "step", SlurmJob: "7",
 			}},
 		},
 		{
@@ -470,16 +470,15 @@ func TestIdentities(t *testing.T) {
 				mounts: "1 2 8:1 /var/lib/docker/containers/" + dockerID + "/hostname /etc/hostname rw - ext4 /dev/sda rw\n",
 			}},
 			[]identity.Workload{{
-				ID: "slurm-7", Kind: "step", Pid: 20, Executable: "python3", Command: "/usr/bin/python3", SlurmJob: "7",
+				ID: "slurm-7", Kind: "step", SlurmJob: "7",
 				ContainerID: dockerID, ContainerRuntime: "docker",
 			}},
 		},
 		{
 			"names that nobody can print",
-			[]stranger{{pid: 20, parent: 1, name: "a\x1b[31mb\xff", args: []string{"/x\ny"}, group: inDocker(dockerID)}},
+			[]stranger{{pid: 20, parent: 1, name: "a\x1b[31mb\xff", args: []string{"/x\ny"}}, core(21, 20, 20, "abc")},
 			[]identity.Workload{{
-				ID: "container-d0d0d0d0d0d0", Kind: "container", Pid: 20, Executable: "a[31mb\uFFFD", Command: "/xy",
-				ContainerID: dockerID, ContainerRuntime: "docker",
+				ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "a[31mb\uFFFD", Command: "/xy", RunID: "abc", Mode: "online",
 			}},
 		},
 	}
@@ -518,7 +517,7 @@ func TestView(t *testing.T) {
 	f.put(stranger{pid: 34, parent: 1, name: "nvidia_gpu_stat", args: []string{"/venv/wandb/bin/nvidia_gpu_stats"}})
 	v := f.discover(Options{Discover: everything})
 	assert.ElementsMatch(t, []Run{
-		{ID: "abc", Mode: "online", Started: "20260102_030400", CorePid: 30, TargetPid: 20},
+		{ID: "abc", Mode: "online", Started: "20260102_030400", CorePid: 30, TargetPid: 20, started: Job{Rank: identity.Known(0)}},
 		{ID: "xyz", Mode: "offline", Started: "20260102_030400", CorePid: 33},
 	}, v.Runs)
 	assert.Equal(t, []int{30, 31, 33, 34}, v.Helpers)
@@ -560,9 +559,10 @@ func TestGroups(t *testing.T) {
 	assert.Equal(t, map[int]bool{62: true}, v.Of(60).foreign)
 	assert.Equal(t, map[int]bool{50: true, 51: true}, v.Of(40).foreign)
 
-	f.put(systemd)
-	limited := f.discover(Options{Discover: everything, MaxProcesses: 10})
-	for _, w := range limited.Workloads {
-		assert.False(t, w.Whole, "there may be more in it")
+	limited := f.discover(Options{Discover: Discover{Steps: true, Containers: true}, MaxProcesses: 1})
+	all := f.discover(Options{Discover: Discover{Steps: true, Containers: true}})
+	assert.Equal(t, listed(all), listed(limited), "whoever is not looked into is in its group all the same")
+	for i, w := range limited.Workloads {
+		assert.Equal(t, all.Workloads[i].Whole, w.Whole)
 	}
 }
