@@ -31,8 +31,6 @@ type stranger struct {
 	env   []string
 	args  []string
 	open  []string
-	// onlyRead are more open files, with what the kernel tells of these.
-	onlyRead []string
 	// inner are the pids in nested namespaces, namespace the innermost of them.
 	inner     []int
 	namespace string
@@ -72,11 +70,6 @@ func (f *fixture) putOne(p *stranger) {
 	require.NoError(f.t, os.MkdirAll(f.path(dir, "fd"), 0o755))
 	for i, target := range p.open {
 		f.link(target, dir, "fd", strconv.Itoa(i))
-	}
-	for i, target := range p.onlyRead {
-		fd := strconv.Itoa(len(p.open) + i)
-		f.link(target, dir, "fd", fd)
-		f.write(dir+"/fdinfo/"+fd, "pos:\t0\nflags:\t02100000\nmnt_id:\t29\nino:\t7\n")
 	}
 	if p.exe != "" {
 		f.link(p.exe, dir, "exe")
