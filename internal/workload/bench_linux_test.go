@@ -280,7 +280,7 @@ const maxPerNestedCore = 12 << 10
 
 // Processes of nested namespaces are looked up, not searched for.
 func TestNestedNamespacesAreIndexed(t *testing.T) {
-	const cores, all = 50, 800
+	const cores, all = 200, 600
 	f := newFixture(t)
 	addNestedCores(f, cores, all)
 	d := f.discovery(Options{Discover: everything})
