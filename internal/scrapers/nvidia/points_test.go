@@ -73,7 +73,7 @@ func (p *point) key() string {
 		text += fmt.Sprintf(" %s=%v", key, p.attributes[key])
 	}
 	if p.workload != "" {
-		text = p.workload + ": " + text
+		text += " workload=" + p.workload
 	}
 	return text
 }

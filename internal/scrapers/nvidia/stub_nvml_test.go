@@ -31,25 +31,49 @@ const (
 	stubLibrary = "NVML_STUB_LIBRARY"
 )
 
-// buildStub compiles testdata/nvml/stub.c into a library without some symbols,
-// which are patterns.
-func buildStub(t testing.TB, hidden ...string) string {
+// gcc returns the compiler.
+func gcc(t testing.TB) string {
 	t.Helper()
-	gcc, err := exec.LookPath("gcc")
+	compiler, err := exec.LookPath("gcc")
 	if err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal("gcc is needed")
 		}
 		t.Skip("gcc is missing")
 	}
+	return compiler
+}
+
+// stubObject is testdata/nvml/stub.c, compiled once.
+var stubObject = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "nvml")
+	if err != nil {
+		return "", err
+	}
+	removeAtEnd = append(removeAtEnd, folder)
+	object := filepath.Join(folder, "stub.o")
+	out, err := exec.Command("gcc", "-w", "-O1", "-c", "-fPIC", "-o", object, "testdata/nvml/stub.c").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return object, nil
+})
+
+// buildStub makes a library of the stub without some functions, which are
+// patterns.
+func buildStub(t testing.TB, hidden ...string) string {
+	t.Helper()
+	compiler := gcc(t)
+	object, err := stubObject()
+	require.NoError(t, err)
 	library := filepath.Join(t.TempDir(), defaultLibrary)
-	args := []string{"-w", "-O1", "-shared", "-fPIC", "-o", library, "testdata/nvml/stub.c"}
+	args := []string{"-shared", "-o", library, object}
 	if len(hidden) > 0 {
 		script := filepath.Join(filepath.Dir(library), "hide.map")
 		require.NoError(t, os.WriteFile(script, []byte("{ local: "+strings.Join(hidden, "; ")+"; };\n"), 0o600))
 		args = append(args, "-Wl,--version-script="+script)
 	}
-	out, err := exec.Command(gcc, args...).CombinedOutput()
+	out, err := exec.Command(compiler, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return library
 }
@@ -253,17 +277,35 @@ func runChild(t *testing.T, library string) bool {
 	return true
 }
 
+// childOutput runs this very test with another library.
 func childOutput(t *testing.T, library string) ([]byte, error) {
 	t.Helper()
 	var pattern []string
 	for part := range strings.SplitSeq(t.Name(), "/") {
 		pattern = append(pattern, "^"+part+"$")
 	}
-	child := exec.Command(os.Args[0], "-test.run="+strings.Join(pattern, "/"), "-test.timeout=60s")
+	return runTest(t, strings.Join(pattern, "/"), library)
+}
+
+// runTest runs a test in a process of its own, with a library.
+func runTest(t *testing.T, pattern, library string) ([]byte, error) {
+	t.Helper()
+	child := exec.Command(os.Args[0], "-test.run="+pattern, "-test.timeout=60s")
 	child.Env = append(os.Environ(), stubLibrary+"="+library)
 	out, err := child.CombinedOutput()
-	if child.ProcessState != nil {
-		require.NotEqual(t, 127, child.ProcessState.ExitCode(), "a call of a function that is not there: %s", out)
-	}
+	require.NotNil(t, child.ProcessState)
+	require.NotEqual(t, 127, child.ProcessState.ExitCode(), "a function was called that is not there: %s", out)
 	return out, err
 }
+
+// xid queues an error of a GPU.
+func (s *stub) xid(device, number int) {
+	s.t.Helper()
+	lastEvent++
+	n, _ := strconv.Atoi(s.state["events.#"])
+	at := fmt.Sprintf("events.%d.", n)
+	s.set("events.#", n+1, at+"number", lastEvent, at+"device", device, at+"type", 8, at+"data", number)
+}
+
+// lastEvent is the number of the last event: the stub never goes back.
+var lastEvent int
