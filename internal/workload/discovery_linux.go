@@ -92,6 +92,9 @@ func (d *Discovery) WithReadlink(readlink func(name string) (string, error)) *Di
 // IsSet tells whether there is anything to find.
 func (d *Discovery) IsSet() bool { return d != nil && d.opts.IsSet() }
 
+// WantsHolders tells whether processes that hold an accelerator are looked for.
+func (d *Discovery) WantsHolders() bool { return d != nil && d.opts.Discover.GPU }
+
 // SetHolders says which processes hold an accelerator, by family; the pids are
 // those below the root path.
 func (d *Discovery) SetHolders(family string, pids []int) {
@@ -197,7 +200,7 @@ func (d *Discovery) findSelf() error {
 }
 
 func (d *Discovery) allHolders() []int {
-	if !d.opts.Discover.GPU {
+	if !d.WantsHolders() {
 		return nil
 	}
 	d.holdersMu.Lock()

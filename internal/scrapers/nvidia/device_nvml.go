@@ -22,27 +22,19 @@ type deviceState struct {
 	// once.
 	old, worked bool
 	gpm         gpmState
-	// instances are the samples of MIG's GPU instances.
-	instances  map[int]*gpmState
-	registered bool
+	registered  bool
 	xids       map[uint64]uint64
 	xidsSince  time.Time
 }
 
-func (s *nvmlSource) stateOf(key string) *deviceState {
-	st := s.devices[key]
+func (p *pass) stateOf(key string) *deviceState {
+	p.seen[key] = true
+	st := p.devices[key]
 	if st == nil {
 		st = &deviceState{}
-		s.devices[key] = st
+		p.devices[key] = st
 	}
 	return st
-}
-
-func (st *deviceState) freeSamples(d *driver) {
-	st.gpm.free(d)
-	for _, g := range st.instances {
-		g.free(d)
-	}
 }
 
 // gpu is a GPU or MIG instance while it is read.
@@ -56,6 +48,8 @@ type gpu struct {
 	fault error
 	// inforom says that the board's configuration is damaged.
 	inforom bool
+	// users is who uses the device, once that was asked for.
+	users *userList
 }
 
 // ask makes one call for the device. What NVML has not is absent; another error
@@ -101,16 +95,17 @@ func (p *pass) readOne(c candidate) {
 		c.name = "GPU " + strconv.Itoa(r.index)
 	}
 	r.uuid = ask(g, symUUID, c.handle.GetUUID).value
-	if p.cfg.SkipSuspended && !p.isSelected(r.index, r.uuid, c.name) {
-		return
+	if p.indices[r.index] || (p.cfg.SkipSuspended && !p.isSelected(r.index, r.uuid, c.address)) {
+		return // named twice, or not wanted
 	}
+	p.indices[r.index] = true
 	g.state = p.stateOf(r.key())
 	if g.state.name == "" {
 		g.state.name = clean(ask(g, symName, c.handle.GetName).value)
 	}
 	r.name = g.state.name
-	mode, _ := try(g, symMIGMode, func() (int, nvml.Return) { current, _, ret := c.handle.GetMigMode(); return current, ret })
-	isMIG := mode == 1
+	mode := ask(g, symMIGMode, func() (int, nvml.Return) { current, _, ret := c.handle.GetMigMode(); return current, ret })
+	isMIG := mode.known && mode.value == nvml.DEVICE_MIG_ENABLE
 	p.readProcesses(g, &r, isMIG)
 	p.readFigures(g, &r, isMIG)
 	p.readHealth(g, &r)
@@ -118,9 +113,7 @@ func (p *pass) readOne(c candidate) {
 		p.readInstances(g, &r)
 	}
 	if p.want.profiling {
-		r.profile = g.state.gpm.read(g, p.now(), append(gpmPercent[:len(gpmPercent):len(gpmPercent)], gpmRates...), func(s nvml.GpmSample) nvml.Return {
-			return c.handle.GpmSampleGet(s)
-		})
+		r.profile = g.state.gpm.read(g, p.now(), gpmAll, c.handle.GpmSampleGet)
 	}
 	p.readXIDs(g, &r)
 	if p.end(g, c.name) {

@@ -48,7 +48,7 @@ func (p *pass) readXIDs(g *gpu, r *deviceReading) {
 	}
 	if !g.state.registered {
 		g.state.registered = true
-		if p.register(g, r.key()) {
+		if p.register(g, r.key()) && g.state.xids == nil {
 			g.state.xids, g.state.xidsSince = map[uint64]uint64{}, p.now()
 		}
 	}
@@ -73,15 +73,23 @@ func (p *pass) register(g *gpu, key string) bool {
 	_, c := try(g, symEventRegister, func() (struct{}, nvml.Return) {
 		return struct{}{}, g.handle.RegisterEvents(nvml.EventTypeXidCriticalError, p.events.set)
 	})
-	if c == codeUnknown { // nothing more can be done with the set
-		p.freeEvents(g.driver)
-		p.events = &eventSet{broken: true}
+	if c == codeUnknown {
+		p.renewEvents(g)
 	}
 	if c != codeSuccess {
 		return false
 	}
 	p.events.keys[g.handle] = key
 	return true
+}
+
+// renewEvents frees a set with which nothing more can be done. The other GPUs
+// are registered with a new one.
+func (p *pass) renewEvents(g *gpu) {
+	p.freeEvents(g.driver)
+	for _, st := range p.devices {
+		st.registered = st.registered && (st == g.state || st.xids == nil)
+	}
 }
 
 func (s *nvmlSource) freeEvents(d *driver) {

@@ -68,8 +68,10 @@ func (s *gpmState) isSupported(g *gpu) bool {
 		return false
 	}
 	if !s.supported.known {
-		support := ask(g, symGPMSupport, g.handle.GpmQueryDeviceSupport)
-		s.supported = some(support.known && support.value.IsSupportedDevice == 1)
+		support, c := try(g, symGPMSupport, g.handle.GpmQueryDeviceSupport)
+		g.judge(symGPMSupport, c)
+		// An error says nothing of the next time.
+		s.supported = optional[bool]{support.IsSupportedDevice == 1, c == codeSuccess || c == codeNotSupported}
 	}
 	return s.supported.value
 }

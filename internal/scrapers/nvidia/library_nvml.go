@@ -50,8 +50,9 @@ func (l *library) open(path string) (c code, reason error) {
 		l.nvml, l.path = nvml.New(nvml.WithLibraryPath(path)), path
 	}
 	c = code(l.nvml.Init())
-	l.loaded = l.loaded || c != codeLibraryNotFound
 	l.has = map[string]bool{}
+	// What cannot be loaded has no symbols, whatever its first call answers.
+	l.loaded = l.loaded || offers(l.nvml.Extensions().LookupSymbol, symInit)
 	return c, nil
 }
 

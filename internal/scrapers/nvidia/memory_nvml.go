@@ -6,6 +6,8 @@
 package nvidia
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -72,14 +74,14 @@ func isIntegrated(name string) bool {
 // unified adds up what the processes have of the machine's memory. Where the
 // lists were not told, or no figure of a process is, nothing is known.
 func (p *pass) unified(g *gpu, r *deviceReading) optional[memoryReading] {
-	processes, told := p.listProcesses(g)
+	users := p.listUsers(g)
 	var used uint64
 	known := false
-	for _, q := range processes {
+	for _, q := range users.processes {
 		used += q.memory.value
 		known = known || q.memory.known
 	}
-	if !told || (len(processes) > 0 && !known) {
+	if !users.told || (len(users.processes) > 0 && !known) {
 		return optional[memoryReading]{}
 	}
 	content, err := guard.ReadFile(filepath.Join(p.proc, "meminfo"), 1<<20)
@@ -114,15 +116,18 @@ func (p *pass) readInstances(g *gpu, r *deviceReading) {
 		return
 	}
 	seen := map[int]bool{}
-	for _, m := range p.instances(g) {
+	for _, m := range p.instances(g, r.key()) {
 		if !seen[m.gi] || m.gi < 0 { // compute instances share the memory of theirs
 			seen[m.gi] = true
 			if u, c := p.readOwnMemory(m.gpu); c == codeSuccess {
 				m.usage = some(u)
 			}
 			if p.want.migProfiling && m.gi >= 0 {
-				m.metrics = p.profileInstance(g, m.gi)
+				m.metrics = m.state.gpm.read(g, p.now(), gpmPercent, func(s nvml.GpmSample) nvml.Return { return g.handle.GpmMigSampleGet(m.gi, s) })
 			}
+		}
+		if g.fault == nil {
+			g.fault = m.fault
 		}
 		r.instances = append(r.instances, m.instanceReading)
 	}
@@ -134,8 +139,8 @@ type instance struct {
 	*gpu
 }
 
-// instances lists those that are there.
-func (p *pass) instances(g *gpu) []*instance {
+// instances lists those that are there, on a board that is named by its key.
+func (p *pass) instances(g *gpu, key string) []*instance {
 	most := ask(g, symMaxMIGCount, g.handle.GetMaxMigDeviceCount)
 	var all []*instance
 	for slot := range min(most.value, maxInstances) {
@@ -154,20 +159,9 @@ func (p *pass) instances(g *gpu) []*instance {
 		if ci := ask(m.gpu, symComputeInstance, h.value.GetComputeInstanceId); ci.known {
 			m.ci = ci.value
 		}
-		m.state = p.stateOf(m.uuid)
+		m.state = p.stateOf(cmp.Or(m.uuid, fmt.Sprintf("%s slot %d", key, slot)))
+		m.state.gpm.mig = true
 		all = append(all, m)
 	}
 	return all
-}
-
-func (p *pass) profileInstance(g *gpu, gi int) profileReading {
-	if g.state.instances == nil {
-		g.state.instances = map[int]*gpmState{}
-	}
-	s := g.state.instances[gi]
-	if s == nil {
-		s = &gpmState{mig: true}
-		g.state.instances[gi] = s
-	}
-	return s.read(g, p.now(), gpmPercent, func(sample nvml.GpmSample) nvml.Return { return g.handle.GpmMigSampleGet(gi, sample) })
 }

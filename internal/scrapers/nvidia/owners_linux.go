@@ -29,7 +29,7 @@ type pidOwners struct {
 }
 
 func newOwners(set scrapers.Settings, cfg *Config) owners {
-	if !set.Workloads.IsSet() {
+	if !set.Workloads.IsSet() || (!usesProcesses(&set.Metrics.Metrics) && !set.Workloads.WantsHolders()) {
 		return nil
 	}
 	return &pidOwners{
@@ -40,10 +40,12 @@ func newOwners(set scrapers.Settings, cfg *Config) owners {
 
 // of implements owners.
 func (o *pidOwners) of(ctx context.Context, r *reading) ([]user, error) {
-	if !o.seesMachine() {
+	pids := pidsOf(r)
+	if len(pids) == 0 || !o.seesMachine() {
+		o.workloads.SetHolders(familyName, nil)
 		return nil, nil
 	}
-	o.workloads.SetHolders(familyName, pidsOf(r))
+	o.workloads.SetHolders(familyName, pids)
 	view, err := o.workloads.Recent(ctx, o.interval)
 	if err != nil {
 		return nil, err

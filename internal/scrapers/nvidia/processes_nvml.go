@@ -22,22 +22,34 @@ func (p *pass) readProcesses(g *gpu, r *deviceReading, isMIG bool) {
 	if !p.want.processes {
 		return
 	}
-	processes, told := p.listProcesses(g)
-	if !told && isMIG {
-		// The board's list needs more rights than those of the instances.
-		for _, m := range p.instances(g) {
-			more, _ := p.listProcesses(m.gpu)
-			processes = merge(processes, more)
-		}
+	users := p.listUsers(g)
+	r.processes = users.processes
+	if !isMIG || !users.denied {
+		return
 	}
-	r.processes = processes
+	// The board's lists need more rights than those of the instances.
+	for _, m := range p.instances(g, r.key()) {
+		r.processes = merge(r.processes, p.listUsers(m.gpu).processes)
+	}
 }
 
-// listProcesses merges the lists of the device: of programs that compute, that
-// draw, and that compute through a server (MPS). told says that one answered.
-func (p *pass) listProcesses(g *gpu) (processes []processReading, told bool) {
+// userList is who uses a device.
+type userList struct {
+	processes []processReading
+	// told says that a list answered, denied that one may not be read.
+	told, denied bool
+}
+
+// listUsers merges the lists of the device: of programs that compute, that draw,
+// and that compute through a server (MPS).
+func (p *pass) listUsers(g *gpu) *userList {
+	if g.users != nil {
+		return g.users
+	}
+	users := &userList{}
+	g.users = users
 	if p.listsAreBroken(g.driver) {
-		return nil, false
+		return users
 	}
 	for _, list := range []struct {
 		symbol symbol
@@ -47,18 +59,20 @@ func (p *pass) listProcesses(g *gpu) (processes []processReading, told bool) {
 		{symGraphicsProcesses, g.handle.GetGraphicsRunningProcesses},
 		{symMPSProcesses, g.handle.GetMPSComputeRunningProcesses},
 	} {
-		infos := ask(g, list.symbol, list.ask)
-		if !infos.known || !areSane(infos.value) {
+		infos, c := try(g, list.symbol, list.ask)
+		g.judge(list.symbol, c)
+		users.denied = users.denied || c == codeNoPermission
+		if c != codeSuccess || !areSane(infos) {
 			continue
 		}
-		told = true
-		more := make([]processReading, 0, len(infos.value))
-		for i := range infos.value {
-			more = append(more, newProcess(&infos.value[i]))
+		users.told = true
+		more := make([]processReading, 0, len(infos))
+		for i := range infos {
+			more = append(more, newProcess(&infos[i]))
 		}
-		processes = merge(processes, more)
+		users.processes = merge(users.processes, more)
 	}
-	return processes, told
+	return users
 }
 
 // listsAreBroken tells the drivers that write entries of another size than the

@@ -33,8 +33,6 @@ type reading struct {
 	devices []deviceReading
 	// generation grows each time that the library is opened.
 	generation int
-	// driver and cuda are versions; empty where they are not told.
-	driver, cuda string
 	// complete says that every GPU was asked.
 	complete bool
 	// errs holds *scrapers.AbsentError alone, or *scrapers.SourceError.

@@ -4,6 +4,8 @@
 package nvidia
 
 import (
+	"math"
+	"slices"
 	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -81,7 +83,7 @@ func (d *deviceReading) powerPercent() (float64, bool) {
 
 // makesSense tells a reading of memory from rubbish.
 func makesSense(m optional[memoryReading]) bool {
-	return m.known && m.value.total > 0 && m.value.used <= m.value.total
+	return m.known && m.value.total > 0 && m.value.total <= math.MaxInt64 && m.value.used <= m.value.total
 }
 
 func (m memoryReading) percent() float64 { return 100 * float64(m.used) / float64(m.total) }
@@ -274,6 +276,7 @@ const (
 var (
 	gpmPercent = []uint32{gpmSMActive, gpmSMOccupancy, gpmTensor, gpmTensorHMMA, gpmDRAM, gpmFP64, gpmFP32, gpmFP16}
 	gpmRates   = []uint32{gpmPCIeTx, gpmPCIeRx, gpmNVLinkRx, gpmNVLinkTx}
+	gpmAll     = slices.Concat(gpmPercent, gpmRates)
 )
 
 // recordPoint is how the builder records a metric of a GPU.

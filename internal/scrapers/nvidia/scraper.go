@@ -121,6 +121,16 @@ type owners interface {
 	of(ctx context.Context, r *reading) ([]user, error)
 }
 
+// usesProcesses tells whether a metric is on that needs to know who uses a GPU.
+func usesProcesses(m *metadata.MetricsConfig) bool {
+	return m.GpuProcessGpu.Enabled || m.GpuProcessMemory.Enabled || m.GpuProcessMemoryAllocated.Enabled ||
+		m.GpuProcessMemoryAllocatedBytes.Enabled || m.GpuProcessTemp.Enabled || m.GpuProcessPowerWatts.Enabled ||
+		m.GpuProcessPowerPercent.Enabled || m.GpuProcessEnforcedPowerLimitWatts.Enabled ||
+		m.GpuProcessEncoderUtilization.Enabled || m.GpuProcessGraphicsClock.Enabled || m.GpuProcessSmClock.Enabled ||
+		m.GpuProcessMemoryClock.Enabled || m.GpuProcessCorrectedMemoryErrors.Enabled ||
+		m.GpuProcessUnCorrectedMemoryErrors.Enabled || m.GpuProcessMemoryUsedBytes.Enabled
+}
+
 // wantOf tells what the metrics that are on need.
 func wantOf(m *metadata.MetricsConfig, cfg *Config, withOwners bool) want {
 	w := want{

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -47,13 +48,13 @@ type nvmlSource struct {
 	open       bool
 	generation int
 	// failures is how often in a row opening led to nothing.
-	failures     int
-	nextOpen     time.Time
-	failure      error
-	driver, cuda string
-	devices      map[string]*deviceState
-	events       *eventSet
-	warned       map[string]bool
+	failures int
+	nextOpen time.Time
+	// failure is why nothing is tried until then.
+	failure []error
+	devices map[string]*deviceState
+	events  *eventSet
+	warned  map[string]bool
 }
 
 func newSource(cfg *Config, set scrapers.Settings) (source, error) {
@@ -144,8 +145,8 @@ func (s *nvmlSource) collect(d *driver, w want, k *sink) {
 		w.profiling, w.migProfiling, w.xids = false, false, false
 		defer s.shut(&driver{library: d.library, ctx: context.WithoutCancel(d.ctx)})
 	}
-	k.put(func(r *reading) { r.generation, r.driver, r.cuda = s.generation, s.driver, s.cuda })
-	p := &pass{nvmlSource: s, driver: d, want: w, sink: k}
+	k.put(func(r *reading) { r.generation = s.generation })
+	p := &pass{nvmlSource: s, driver: d, want: w, sink: k, seen: map[string]bool{}, indices: map[int]bool{}}
 	p.readAll()
 	s.settle(p)
 }
@@ -156,29 +157,34 @@ func (s *nvmlSource) ensureOpen(d *driver, k *sink) bool {
 		return true
 	}
 	if s.now().Before(s.nextOpen) {
-		k.put(func(r *reading) { r.errs = append(r.errs, s.failure) })
+		k.put(func(r *reading) { r.errs = slices.Clone(s.failure) })
 		return false
 	}
 	c, reason := d.library.open(s.cfg.LibraryPath)
 	if c != codeSuccess {
-		s.back(s.describe(c, reason))
-		k.put(func(r *reading) { r.errs = append(r.errs, s.failure) })
+		failure := []error{s.describe(c, reason)}
+		s.back(failure)
+		k.put(func(r *reading) { r.errs = slices.Clone(failure) })
 		return false
 	}
 	s.open = true
 	if !s.cfg.ReleaseDriverBetweenScrapes || s.generation == 0 {
 		s.generation++
-	}
-	s.driver, _ = call(d, symDriverVersion, d.nvml.SystemGetDriverVersion)
-	if version, c := call(d, symCUDAVersion, d.nvml.SystemGetCudaDriverVersion); c == codeSuccess {
-		s.cuda = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
+		s.logVersions(d)
 	}
 	return true
 }
 
+// logVersions says which driver was opened.
+func (s *nvmlSource) logVersions(d *driver) {
+	version, _ := call(d, symDriverVersion, d.nvml.SystemGetDriverVersion)
+	cuda, _ := call(d, symCUDAVersion, d.nvml.SystemGetCudaDriverVersion)
+	s.logger.Info("NVML is open", zap.String("driver", version), zap.String("cuda", fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)))
+}
+
 // back leaves the driver alone for a while: the longer, the more often it did not
 // work. The first time it is tried again at once.
-func (s *nvmlSource) back(failure error) {
+func (s *nvmlSource) back(failure []error) {
 	s.failure = failure
 	wait := time.Duration(0)
 	if s.failures > 0 {
@@ -191,7 +197,7 @@ func (s *nvmlSource) back(failure error) {
 // describe says why there is no NVML, and what would change that. What was never
 // there is absent; what was is a fault.
 func (s *nvmlSource) describe(c code, reason error) error {
-	text, cure := "NVML cannot be opened: "+c.Error(), ""
+	text, cure := "the driver does not work: "+c.Error(), ""
 	switch c {
 	case codeLibraryNotFound:
 		text = "no NVML library"
@@ -221,30 +227,45 @@ func (s *nvmlSource) describe(c code, reason error) error {
 func (s *nvmlSource) settle(p *pass) {
 	switch {
 	case p.global != codeSuccess:
-		failure := s.describe(p.global, nil)
+		failure := []error{s.describe(p.global, nil)}
 		s.shut(p.driver)
 		s.back(failure)
-		p.sink.put(func(r *reading) { r.errs = []error{failure} })
+		p.sink.put(func(r *reading) { r.errs = slices.Clone(failure) })
 	case p.lost > 0 && p.lost == p.asked:
 		s.shut(p.driver)
-		s.back(&scrapers.SourceError{Source: nvmlName, Err: errors.New("all GPUs are lost; reset them, or the machine")})
+		// What is the matter stays the same while nothing is tried.
+		p.sink.put(func(r *reading) { s.back(slices.Clone(r.errs)) })
 	case p.read > 0 || p.asked == 0:
 		s.failures = 0
 	}
 }
 
-// shut closes the library and forgets what belongs to it.
+// shut closes the library and forgets what belongs to it. What is known of GPUs
+// outlives that only when the library is opened for each scrape.
 func (s *nvmlSource) shut(d *driver) {
 	if !s.open {
 		return
 	}
 	s.freeEvents(d)
 	for _, st := range s.devices {
-		st.freeSamples(d)
+		st.gpm.free(d)
 	}
 	d.library.close()
 	s.open = false
-	clear(s.devices)
+	if !s.cfg.ReleaseDriverBetweenScrapes {
+		clear(s.devices)
+	}
+}
+
+// forget drops what is known of GPUs and instances that are not there any more:
+// one that comes back begins anew.
+func (p *pass) forget() {
+	for key, st := range p.devices {
+		if !p.seen[key] {
+			st.gpm.free(p.driver)
+			delete(p.devices, key)
+		}
+	}
 }
 
 // warnOnce logs what is said once.
@@ -265,6 +286,10 @@ type pass struct {
 	// asked, lost and read count GPUs; global is a code that concerns all.
 	asked, lost, read int
 	global            code
+	// seen are the GPUs and instances that were found, by their keys.
+	seen map[string]bool
+	// indices are the numbers of the GPUs that were read.
+	indices map[int]bool
 }
 
 // candidate is a GPU that may be there.
@@ -272,7 +297,8 @@ type candidate struct {
 	handle nvml.Device
 	// index is below 0 where it has to be asked for.
 	index int
-	name  string
+	// address is on the PCI bus, where that is how it was found.
+	address, name string
 }
 
 func (p *pass) readAll() {
@@ -297,9 +323,12 @@ func (p *pass) readAll() {
 		}
 		p.readOne(g)
 	}
-	if d.ctx.Err() == nil {
-		p.sink.put(func(r *reading) { r.complete = true })
+	if err := d.ctx.Err(); err != nil {
+		p.sink.fail(nvmlName, fmt.Errorf("not all GPUs were read in time: %w", err))
+		return
 	}
+	p.forget()
+	p.sink.put(func(r *reading) { r.complete = true })
 }
 
 func (p *pass) countFailed(c code) {
@@ -355,7 +384,7 @@ func (p *pass) byIndex(i int) func() (candidate, code) {
 	return func() (candidate, code) {
 		d := p.driver
 		h, c := call(d, symHandleByIndex, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByIndex(i) })
-		return candidate{h, i, "GPU " + strconv.Itoa(i)}, c
+		return candidate{handle: h, index: i, name: "GPU " + strconv.Itoa(i)}, c
 	}
 }
 
@@ -363,7 +392,7 @@ func (p *pass) byUUID(uuid string) func() (candidate, code) {
 	return func() (candidate, code) {
 		d := p.driver
 		h, c := call(d, symHandleByUUID, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByUUID(uuid) })
-		return candidate{h, -1, "GPU " + uuid}, p.known(uuid, c)
+		return candidate{handle: h, index: -1, name: "GPU " + uuid}, p.known(uuid, c)
 	}
 }
 
@@ -371,7 +400,7 @@ func (p *pass) byPCI(address string) func() (candidate, code) {
 	return func() (candidate, code) {
 		d := p.driver
 		h, c := call(d, symHandleByPCI, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByPciBusId(address) })
-		return candidate{h, -1, "GPU " + address}, p.known(address, c)
+		return candidate{handle: h, index: -1, address: canonicalPCI(address), name: "GPU " + address}, p.known(address, c)
 	}
 }
 
