@@ -39,6 +39,9 @@ func (c *Counters) Start(device, name string, value float64, at time.Time) time.
 	case value < before.value:
 		start = before.at
 	}
+	if start.After(at) {
+		start = at // the clock was set back
+	}
 	counters[name] = counter{start: start, at: at, value: value}
 	return start
 }

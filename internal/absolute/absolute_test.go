@@ -27,4 +27,6 @@ func TestStart(t *testing.T) {
 
 	c.Restart()
 	assert.Equal(t, at(7), c.Start("b", "ecc", 3, at(7)), "the driver was opened anew")
+	assert.Equal(t, at(2), c.Start("b", "ecc", 3, at(2)), "the clock was set back")
+	assert.Equal(t, at(2), c.Start("b", "ecc", 3, at(8)))
 }

@@ -23,8 +23,8 @@ type deviceState struct {
 	old, worked bool
 	gpm         gpmState
 	registered  bool
-	xids       map[uint64]uint64
-	xidsSince  time.Time
+	xids        map[uint64]uint64
+	xidsSince   time.Time
 }
 
 func (p *pass) stateOf(key string) *deviceState {

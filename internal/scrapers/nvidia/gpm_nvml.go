@@ -117,12 +117,16 @@ func compare(g *gpu, older, newer nvml.GpmSample, ids []uint32) profileReading {
 	return figures
 }
 
-// free gives the samples back.
-func (s *gpmState) free(d *driver) {
-	for _, sample := range []nvml.GpmSample{s.last, s.spare} {
-		if sample != nil {
-			_, _ = call(d, symGPMFree, func() (struct{}, nvml.Return) { return struct{}{}, d.nvml.GpmSampleFree(sample) })
+// free gives the samples back, if there is time, and tells whether none is left.
+func (s *gpmState) free(d *driver) bool {
+	for _, sample := range []*nvml.GpmSample{&s.last, &s.spare} {
+		if *sample == nil {
+			continue
+		}
+		_, c := call(d, symGPMFree, func() (struct{}, nvml.Return) { return struct{}{}, d.nvml.GpmSampleFree(*sample) })
+		if c != codeOver {
+			*sample = nil
 		}
 	}
-	s.last, s.spare = nil, nil
+	return s.last == nil && s.spare == nil
 }

@@ -143,7 +143,7 @@ func (s *nvmlSource) collect(d *driver, w want, k *sink) {
 	}
 	if s.cfg.ReleaseDriverBetweenScrapes {
 		w.profiling, w.migProfiling, w.xids = false, false, false
-		defer s.shut(&driver{library: d.library, ctx: context.WithoutCancel(d.ctx)})
+		defer s.shut(d)
 	}
 	k.put(func(r *reading) { r.generation = s.generation })
 	p := &pass{nvmlSource: s, driver: d, want: w, sink: k, seen: map[string]bool{}, indices: map[int]bool{}}
@@ -226,6 +226,7 @@ func (s *nvmlSource) describe(c code, reason error) error {
 // settle decides, after a scrape, whether the library has to be opened anew.
 func (s *nvmlSource) settle(p *pass) {
 	switch {
+	case p.driver.ctx.Err() != nil: // the next scrape will find the same
 	case p.global != codeSuccess:
 		failure := []error{s.describe(p.global, nil)}
 		s.shut(p.driver)
@@ -241,11 +242,13 @@ func (s *nvmlSource) settle(p *pass) {
 }
 
 // shut closes the library and forgets what belongs to it. What is known of GPUs
-// outlives that only when the library is opened for each scrape.
+// outlives that only when the library is opened for each scrape. After the time
+// for calls it stays open.
 func (s *nvmlSource) shut(d *driver) {
-	if !s.open {
+	if !s.open || d.ctx.Err() != nil {
 		return
 	}
+	d = &driver{library: d.library, ctx: context.WithoutCancel(d.ctx)} // all of it, or nothing
 	s.freeEvents(d)
 	for _, st := range s.devices {
 		st.gpm.free(d)
@@ -261,8 +264,7 @@ func (s *nvmlSource) shut(d *driver) {
 // one that comes back begins anew.
 func (p *pass) forget() {
 	for key, st := range p.devices {
-		if !p.seen[key] {
-			st.gpm.free(p.driver)
+		if !p.seen[key] && st.gpm.free(p.driver) {
 			delete(p.devices, key)
 		}
 	}
