@@ -48,9 +48,9 @@ func TestGPMWindow(t *testing.T) {
 			func(r *rig) { r.set("devices.0.gpm_sample.ret", 27) },
 			func(r *rig) { r.set("devices.0.gpm_sample.ret", 0) }, 2,
 		},
-		"the window is too long":  {func(r *rig) { r.now = r.now.Add(maxWindow) }, func(*rig) {}, 1},
-		"the window is too short": {func(r *rig) { r.now = r.now.Add(minWindow/2 - testInterval) }, func(*rig) {}, 1},
-		"the clock goes back":     {func(r *rig) { r.now = r.now.Add(-time.Hour) }, func(*rig) {}, 1},
+		"the window is too long":  {func(r *rig) { r.advance(maxWindow) }, func(*rig) {}, 1},
+		"the window is too short": {func(r *rig) { r.advance(minWindow/2 - testInterval) }, func(*rig) {}, 1},
+		"the clock goes back":     {func(r *rig) { r.advance(-time.Hour) }, func(*rig) {}, 1},
 		"support is not known": {
 			func(r *rig) { r.set("device_count.ret", 1, "ret.nvmlGpmQueryDeviceSupport", 999) },
 			func(r *rig) {
@@ -101,7 +101,7 @@ func TestXIDs(t *testing.T) {
 	r := newRig(t, 2, rigOptions{extended: true})
 	r.xid(0, 31) // before anybody listens
 	tags, _ := r.scrape()
-	since := r.now
+	since := r.now()
 	assert.NotContains(t, tags, "gpu.0.xidErrors.31")
 	delete(r.state, "events.#")
 	r.xid(0, 79)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ type rig struct {
 	logs    *observer.ObservedLogs
 	scraper *gpuScraper
 	source  *nvmlSource
-	now     time.Time
+	clock   atomic.Int64 // nanoseconds: calls that hung look at it, too
 }
 
 type rigOptions struct {
@@ -54,7 +55,8 @@ func newRig(t testing.TB, gpus int, o rigOptions) *rig {
 // newInstance is one more receiver on the double.
 func newInstance(t testing.TB, double *stub, o rigOptions) *rig {
 	t.Helper()
-	r := &rig{stub: double, machine: machine{t, t.TempDir()}, now: time.Unix(1_800_000_000, 0)}
+	r := &rig{stub: double, machine: machine{t, t.TempDir()}}
+	r.advance(time.Duration(time.Unix(1_800_000_000, 0).UnixNano()))
 	if !o.foreign {
 		r.machine.process(2, 0, "kthreadd")
 	}
@@ -77,8 +79,8 @@ func newInstance(t testing.TB, double *stub, o rigOptions) *rig {
 	require.NoError(t, err)
 	r.scraper = made.(*gpuScraper)
 	r.source = r.scraper.source.(*nvmlSource)
-	r.source.now = func() time.Time { return r.now }
-	r.scraper.clock = r.source.now
+	r.source.now = r.now
+	r.scraper.clock = r.now
 	t.Cleanup(func() {
 		double.reset() // nothing hangs
 		require.NoError(t, r.scraper.Shutdown(context.Background()))
@@ -88,6 +90,10 @@ func newInstance(t testing.TB, double *stub, o rigOptions) *rig {
 	})
 	return r
 }
+
+func (r *rig) now() time.Time { return time.Unix(0, r.clock.Load()) }
+
+func (r *rig) advance(d time.Duration) { r.clock.Add(int64(d)) }
 
 // scrape reads once, an interval after the last time, and returns the points in
 // tag naming and the sources of the faults.
@@ -100,7 +106,7 @@ func (r *rig) scrape() (map[string]float64, []string) {
 func (r *rig) scrapeWithin(ctx context.Context) (pmetric.Metrics, error) {
 	r.t.Helper()
 	r.clearCalls()
-	r.now = r.now.Add(testInterval)
+	r.advance(testInterval)
 	md, err := r.scraper.Scrape(ctx)
 	requireSane(r.t, md)
 	return md, err

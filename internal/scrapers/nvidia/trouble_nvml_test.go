@@ -110,7 +110,7 @@ func TestDriverFailsMidRun(t *testing.T) {
 		assert.LessOrEqual(t, inits, 8, c)
 		assert.GreaterOrEqual(t, inits, 5, c)
 		r.set("device_count.ret", 0, "init.ret", 0)
-		r.now = r.now.Add(maxBackoff)
+		r.advance(maxBackoff)
 		tags, faults := r.scrape()
 		assert.Equal(t, []string{"0", "1"}, gpusOf(tags), c)
 		assert.Empty(t, faults, c)
@@ -157,7 +157,7 @@ func TestAllGPUsLost(t *testing.T) {
 	}
 	assert.LessOrEqual(t, inits, 6)
 	r.set("devices.0.handle.ret", 0, "devices.1.handle.ret", 0)
-	r.now = r.now.Add(maxBackoff)
+	r.advance(maxBackoff)
 	tags, faults := r.scrape()
 	assert.Equal(t, []string{"0", "1"}, gpusOf(tags))
 	assert.Empty(t, faults)
@@ -246,7 +246,7 @@ func TestCountersBeginAnew(t *testing.T) {
 	first := startOf(t, md, "gpu.correctedMemoryErrors", 0)
 	md, _ = r.scrapeWithin(t.Context())
 	assert.Equal(t, first, startOf(t, md, "gpu.correctedMemoryErrors", 0))
-	before := r.now
+	before := r.now()
 	r.set("devices.0.ecc_corrected_volatile_2.value", 1)
 	md, _ = r.scrapeWithin(t.Context())
 	assert.Equal(t, before.UnixNano(), startOf(t, md, "gpu.correctedMemoryErrors", 0))
@@ -255,8 +255,8 @@ func TestCountersBeginAnew(t *testing.T) {
 	_, _ = r.scrapeWithin(t.Context())
 	r.set("device_count.ret", 0)
 	md, _ = r.scrapeWithin(t.Context())
-	assert.Equal(t, r.now.UnixNano(), startOf(t, md, "gpu.correctedMemoryErrors", 0))
-	assert.Equal(t, r.now.UnixNano(), startOf(t, md, "gpu.unCorrectedMemoryErrors", 0))
+	assert.Equal(t, r.now().UnixNano(), startOf(t, md, "gpu.correctedMemoryErrors", 0))
+	assert.Equal(t, r.now().UnixNano(), startOf(t, md, "gpu.unCorrectedMemoryErrors", 0))
 }
 
 // startOf is the start time of a counter of a GPU.
