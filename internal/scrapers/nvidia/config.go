@@ -17,8 +17,9 @@ type Config struct {
 	CommonConfig scrapers.CommonConfig `mapstructure:",squash"`
 
 	// DeviceIDs selects GPUs by NVML index, UUID or PCI bus id; empty means all.
-	// The numbers of those that are left stay what they are.
-	DeviceIDs []string `mapstructure:"device_ids"`
+	// The numbers of those that are left stay what they are. An index is a number
+	// in YAML, so that texts alone would refuse it.
+	DeviceIDs []any `mapstructure:"device_ids"`
 	// LibraryPath is NVML's library; empty means libnvidia-ml.so.1 as the dynamic
 	// linker finds it.
 	LibraryPath string `mapstructure:"library_path"`
@@ -66,7 +67,8 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("library_path: %q: must be absolute", c.LibraryPath))
 	}
 	seen := map[deviceID]bool{}
-	for i, text := range c.DeviceIDs {
+	for i, value := range c.DeviceIDs {
+		text := fmt.Sprint(value)
 		id, err := parseDeviceID(text)
 		switch {
 		case err != nil:

@@ -152,7 +152,7 @@ func TestShutdownWaitsForACall(t *testing.T) {
 // Two receivers in one process share the library and nothing else.
 func TestTwoReceivers(t *testing.T) {
 	a := newRig(t, 2, rigOptions{extended: true})
-	b := newInstance(t, a.stub, rigOptions{config: func(c *Config) { c.DeviceIDs = []string{"1"} }})
+	b := newInstance(t, a.stub, rigOptions{config: func(c *Config) { c.DeviceIDs = []any{1} }})
 	_, _ = a.scrape()
 	tags, _ := b.scrape()
 	assert.Equal(t, []string{"1"}, gpusOf(tags))

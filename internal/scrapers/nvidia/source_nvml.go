@@ -69,8 +69,8 @@ func newSource(cfg *Config, set scrapers.Settings) (source, error) {
 		devices:  map[string]*deviceState{},
 		warned:   map[string]bool{},
 	}
-	for _, text := range cfg.DeviceIDs {
-		id, err := parseDeviceID(text)
+	for _, value := range cfg.DeviceIDs {
+		id, err := parseDeviceID(fmt.Sprint(value))
 		if err != nil {
 			return nil, fmt.Errorf("device_ids: %w", err)
 		}

@@ -227,7 +227,7 @@ func scrapeEverything(t *testing.T) []string {
 		return md
 	}
 	// Other ways to find the GPUs must not end the process either.
-	everything(func(c *Config) { c.DeviceIDs = []string{"GPU-0", "0000:11:00.0"} }, 0)
+	everything(func(c *Config) { c.DeviceIDs = []any{"GPU-0", "0000:11:00.0"} }, 0)
 	everything(func(c *Config) { c.SkipSuspended = true }, 0)
 	everything(func(c *Config) { c.ReleaseDriverBetweenScrapes = true }, 0)
 

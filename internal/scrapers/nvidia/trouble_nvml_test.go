@@ -316,13 +316,13 @@ func TestSuspendedGPUSleepsOn(t *testing.T) {
 
 func TestSuspendedAndSelected(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ids  []string
+		ids  []any
 		want []string
 	}{
-		"by number":      {[]string{"1"}, []string{"1"}},
-		"by UUID":        {[]string{"GPU-0"}, []string{"0"}},
-		"by PCI address": {[]string{"00000000:11:00.0"}, []string{"1"}},
-		"by all":         {[]string{"0", "GPU-0", "10:00.0"}, []string{"0"}},
+		"by number":      {[]any{1}, []string{"1"}},
+		"by UUID":        {[]any{"GPU-0"}, []string{"0"}},
+		"by PCI address": {[]any{"00000000:11:00.0"}, []string{"1"}},
+		"by all":         {[]any{0, "GPU-0", "10:00.0"}, []string{"0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, rigOptions{config: func(c *Config) { c.SkipSuspended, c.DeviceIDs = true, tt.ids }})
@@ -340,18 +340,18 @@ func TestSuspendedAndSelected(t *testing.T) {
 // fits nothing is told once.
 func TestDeviceIDs(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ids       []string
+		ids       []any
 		want      []string
 		untouched string
 		said      []string
 	}{
-		"by number":            {[]string{"1"}, []string{"1"}, ` [02]$`, nil},
-		"by UUID":              {[]string{"GPU-2"}, []string{"2"}, ` [01]$`, nil},
-		"by PCI address":       {[]string{"11:00.0"}, []string{"1"}, ` [02]$`, nil},
-		"by long PCI address":  {[]string{"00000000:12:00.0"}, []string{"2"}, ` [01]$`, nil},
-		"one in three ways":    {[]string{"1", "GPU-1", "0000:11:00.0"}, []string{"1"}, ` [02]$`, nil},
-		"some that are not":    {[]string{"7", "GPU-9", "0000:aa:00.0", "0"}, []string{"0"}, ` [12]$`, []string{"There is no such GPU", "There is no such GPU", "There is no such GPU"}},
-		"none that are there ": {[]string{"7"}, nil, ` [012]$`, []string{"There is no such GPU"}},
+		"by number":            {[]any{1}, []string{"1"}, ` [02]$`, nil},
+		"by UUID":              {[]any{"GPU-2"}, []string{"2"}, ` [01]$`, nil},
+		"by PCI address":       {[]any{"11:00.0"}, []string{"1"}, ` [02]$`, nil},
+		"by long PCI address":  {[]any{"00000000:12:00.0"}, []string{"2"}, ` [01]$`, nil},
+		"one in three ways":    {[]any{"1", "GPU-1", "0000:11:00.0"}, []string{"1"}, ` [02]$`, nil},
+		"some that are not":    {[]any{"7", "GPU-9", "0000:aa:00.0", "0"}, []string{"0"}, ` [12]$`, []string{"There is no such GPU", "There is no such GPU", "There is no such GPU"}},
+		"none that are there ": {[]any{"7"}, nil, ` [012]$`, []string{"There is no such GPU"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 3, rigOptions{extended: true, config: func(c *Config) { c.DeviceIDs = tt.ids }})
