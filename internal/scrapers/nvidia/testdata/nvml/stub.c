@@ -13,7 +13,8 @@
 //	ret.NAME CODE, ret.NAME.DEVICE CODE   the call answers that
 //	hang.NAME 1, hang.NAME.DEVICE 1       the call hangs until the line is gone
 //	sleep_ms.NAME N                       the call takes that long
-//	static 1                              the file is read at nvmlInit only
+//	static 1                              the file, whose lines are in order, is read
+//	                                      at nvmlInit only, and no call is logged
 //
 // When there is a file "calls" in the folder, each call is appended to it: its
 // name, and the device's place in the state.
@@ -42,7 +43,9 @@ typedef struct { int registered[MAX_DEVICES]; int alive; } event_set;
 static handle handles[MAX_DEVICES][MAX_SLOTS + 1];
 static int users;           // of nvmlInit
 static int samples, sets;   // that are not freed
-static char *fixed;         // the state where it is static
+static char *fixed;         // the state where it is static, and its lines
+static const char **index_;
+static size_t lines;
 static long delivered;      // the last event that was delivered
 
 // State
@@ -66,14 +69,48 @@ static char *read_state(void) {
 	return text;
 }
 
+// search looks for a key in the static state, whose lines are in order.
+static const char *search(const char *key) {
+	size_t length = strlen(key), low = 0, high = lines;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		const char *line = index_[middle];
+		size_t n = strcspn(line, " ");
+		int order = memcmp(key, line, n < length ? n : length);
+		if (order == 0) order = length < n ? -1 : length > n;
+		if (order == 0) return line + n + 1;
+		if (order < 0) high = middle;
+		else low = middle + 1;
+	}
+	return NULL;
+}
+
 static const char *find(const char *state, const char *key) {
+	if (fixed) return search(key);
 	char line[512];
 	size_t n = snprintf(line, sizeof line, "\n%s ", key);
 	const char *at = strstr(state, line);
 	return at ? at + n : NULL;
 }
 
-static __thread char *state; // of the call
+static __thread char *state; // of the call, where it is not static
+
+static void fix(void) {
+	fixed = read_state();
+	for (const char *c = fixed; *c; c++) lines += *c == '\n' && c[1];
+	index_ = calloc(lines + 1, sizeof *index_);
+	lines = 0;
+	for (const char *c = fixed; *c; c++)
+		if (*c == '\n' && c[1]) index_[lines++] = c + 1;
+}
+
+static void unfix(void) {
+	free(fixed);
+	free(index_);
+	fixed = NULL;
+	index_ = NULL;
+	lines = 0;
+}
 
 static const char *text(const char *format, ...) {
 	char key[400];
@@ -115,20 +152,21 @@ static void nap(long ms) {
 }
 
 static void load(void) {
-	if (fixed) { state = fixed; return; }
-	if (state) free(state);
+	if (fixed) return;
+	free(state);
 	state = read_state();
 }
 
 // enter begins each call; it returns the code that the state wants, or -1.
 static int enter(const char *name, const char *about) {
+	if (fixed) return users ? -1 : UNINITIALIZED;
 	load();
-	if (!fixed) write_call(name, about);
+	write_call(name, about);
 	while (text("hang.%s", name) || text("hang.%s.%s", name, about)) {
 		nap(2);
 		load();
 	}
-	if (!fixed) nap(number(text("sleep_ms.%s", name), 0));
+	nap(number(text("sleep_ms.%s", name), 0));
 	const char *code = text("ret.%s.%s", name, about);
 	if (!code) code = text("ret.%s", name);
 	if (code) return (int)number(code, 0);
@@ -195,7 +233,7 @@ static int init(int code) {
 	if (code < 0) code = (int)number(text("init.ret"), SUCCESS);
 	if (code != SUCCESS) return code;
 	users++;
-	if (text("static")) fixed = read_state();
+	if (!fixed && text("static")) fix();
 	return SUCCESS;
 }
 
@@ -207,7 +245,7 @@ int nvmlShutdown(void) {
 	if (--users > 0) return SUCCESS;
 	if (samples > 0) write_call("LEAK", "samples");
 	if (sets > 0) write_call("LEAK", "event sets");
-	if (fixed) { free(fixed); fixed = state = NULL; }
+	if (fixed) unfix();
 	return SUCCESS;
 }
 
@@ -466,7 +504,8 @@ static int fill(handle *h, int gi, sample *s) {
 	if (!s || !s->alive) abort();
 	char key[64];
 	snprintf(key, sizeof key, "devices.%d.gpm_metrics.", h->device);
-	int ret = (int)number(of2(h, "gpm_sample", "ret"), strstr(state, key) ? SUCCESS : NOT_SUPPORTED);
+	int has_metrics = fixed || strstr(state, key);
+	int ret = (int)number(of2(h, "gpm_sample", "ret"), has_metrics ? SUCCESS : NOT_SUPPORTED);
 	s->device = h->device;
 	s->gi = gi;
 	s->filled = ret == SUCCESS;
