@@ -99,11 +99,12 @@ func (s *gpmState) fill(g *gpu, take func(nvml.GpmSample) nvml.Return) (nvml.Gpm
 }
 
 func compare(g *gpu, older, newer nvml.GpmSample, ids []uint32) profileReading {
-	question := nvml.GpmMetricsGetType{NumMetrics: uint32(len(ids)), Sample1: older, Sample2: newer}
+	question := &g.question
+	question.NumMetrics, question.Sample1, question.Sample2 = uint32(len(ids)), older, newer
 	for i, id := range ids {
-		question.Metrics[i].MetricId = id
+		question.Metrics[i] = nvml.GpmMetric{MetricId: id}
 	}
-	answer := ask(g, symGPMMetrics, func() (struct{}, nvml.Return) { return struct{}{}, g.nvml.GpmMetricsGet(&question) })
+	answer := ask(g, symGPMMetrics, func() (struct{}, nvml.Return) { return struct{}{}, g.nvml.GpmMetricsGet(question) })
 	if !answer.known {
 		return nil
 	}

@@ -31,6 +31,8 @@ type library struct {
 	// loaded says that the library has been opened: it cannot be another one then.
 	loaded bool
 	has    map[string]bool
+	// question is for GPM; it is large, and used again.
+	question nvml.GpmMetricsGetType
 }
 
 // process is the library of this process.

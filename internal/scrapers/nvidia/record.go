@@ -128,7 +128,7 @@ func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
 	}
 	s.recordErrors(now, d, options)
 	s.recordHealth(now, d, options)
-	s.recordProfile(now, d, options)
+	recordProfile(now, s.gpuProfile, d.profile, i, options)
 	s.recordInstances(now, d)
 }
 
@@ -279,27 +279,52 @@ var (
 	gpmAll     = slices.Concat(gpmPercent, gpmRates)
 )
 
-// recordPoint is how the builder records a metric of a GPU.
-type recordPoint func(ts pcommon.Timestamp, value float64, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
+// profileMetric is a metric that GPM gives.
+type profileMetric struct {
+	id     uint32
+	scale  float64
+	record func(ts pcommon.Timestamp, value float64, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
+}
 
-func (s *gpuScraper) recordProfile(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
-	b := s.builder
-	for id, record := range map[uint32]recordPoint{
-		gpmSMActive: b.RecordGpuSmActiveDataPoint, gpmSMOccupancy: b.RecordGpuSmOccupancyDataPoint,
-		gpmTensor: b.RecordGpuPipeTensorActiveDataPoint, gpmTensorHMMA: b.RecordGpuPipeTensorHmmaActiveDataPoint,
-		gpmDRAM: b.RecordGpuDramActiveDataPoint, gpmFP64: b.RecordGpuPipeFp64ActiveDataPoint,
-		gpmFP32: b.RecordGpuPipeFp32ActiveDataPoint, gpmFP16: b.RecordGpuPipeFp16ActiveDataPoint,
-	} {
-		if v, ok := d.profile[id]; ok {
-			record(now, v, int64(d.index), nvidia, options...)
-		}
+// gpuProfile are those of a GPU, instanceProfile those of an MIG instance.
+func gpuProfile(b *metadata.MetricsBuilder) []profileMetric {
+	return []profileMetric{
+		{gpmSMActive, 1, b.RecordGpuSmActiveDataPoint},
+		{gpmSMOccupancy, 1, b.RecordGpuSmOccupancyDataPoint},
+		{gpmTensor, 1, b.RecordGpuPipeTensorActiveDataPoint},
+		{gpmTensorHMMA, 1, b.RecordGpuPipeTensorHmmaActiveDataPoint},
+		{gpmDRAM, 1, b.RecordGpuDramActiveDataPoint},
+		{gpmFP64, 1, b.RecordGpuPipeFp64ActiveDataPoint},
+		{gpmFP32, 1, b.RecordGpuPipeFp32ActiveDataPoint},
+		{gpmFP16, 1, b.RecordGpuPipeFp16ActiveDataPoint},
+		{gpmPCIeTx, mebi, b.RecordGpuPcieTxBytesDataPoint},
+		{gpmPCIeRx, mebi, b.RecordGpuPcieRxBytesDataPoint},
+		{gpmNVLinkTx, mebi, b.RecordGpuNvlinkTxBytesDataPoint},
+		{gpmNVLinkRx, mebi, b.RecordGpuNvlinkRxBytesDataPoint},
 	}
-	for id, record := range map[uint32]recordPoint{
-		gpmPCIeTx: b.RecordGpuPcieTxBytesDataPoint, gpmPCIeRx: b.RecordGpuPcieRxBytesDataPoint,
-		gpmNVLinkTx: b.RecordGpuNvlinkTxBytesDataPoint, gpmNVLinkRx: b.RecordGpuNvlinkRxBytesDataPoint,
-	} {
-		if v, ok := d.profile[id]; ok {
-			record(now, v*mebi, int64(d.index), nvidia, options...)
+}
+
+func instanceProfile(b *metadata.MetricsBuilder) []profileMetric {
+	return []profileMetric{
+		{gpmSMActive, 1, b.RecordGpuMigSmActiveDataPoint},
+		{gpmSMOccupancy, 1, b.RecordGpuMigSmOccupancyDataPoint},
+		{gpmTensor, 1, b.RecordGpuMigPipeTensorActiveDataPoint},
+		{gpmTensorHMMA, 1, b.RecordGpuMigPipeTensorHmmaActiveDataPoint},
+		{gpmDRAM, 1, b.RecordGpuMigDramActiveDataPoint},
+		{gpmFP64, 1, b.RecordGpuMigPipeFp64ActiveDataPoint},
+		{gpmFP32, 1, b.RecordGpuMigPipeFp32ActiveDataPoint},
+		{gpmFP16, 1, b.RecordGpuMigPipeFp16ActiveDataPoint},
+	}
+}
+
+// recordProfile records what there is of some metrics.
+func recordProfile(now pcommon.Timestamp, metrics []profileMetric, r profileReading, index int64, options []metadata.MetricAttributeOption) {
+	if len(r) == 0 {
+		return
+	}
+	for _, m := range metrics {
+		if v, ok := r[m.id]; ok {
+			m.record(now, v*m.scale, index, nvidia, options...)
 		}
 	}
 }
@@ -318,16 +343,7 @@ func (s *gpuScraper) recordInstances(now pcommon.Timestamp, d *deviceReading) {
 			b.RecordGpuMigMemoryAllocatedBytesDataPoint(now, int64(u.used), i, nvidia, options...)
 			b.RecordGpuMigMemoryTotalDataPoint(now, int64(u.total), i, nvidia, options...)
 		}
-		for id, record := range map[uint32]recordPoint{
-			gpmSMActive: b.RecordGpuMigSmActiveDataPoint, gpmSMOccupancy: b.RecordGpuMigSmOccupancyDataPoint,
-			gpmTensor: b.RecordGpuMigPipeTensorActiveDataPoint, gpmTensorHMMA: b.RecordGpuMigPipeTensorHmmaActiveDataPoint,
-			gpmDRAM: b.RecordGpuMigDramActiveDataPoint, gpmFP64: b.RecordGpuMigPipeFp64ActiveDataPoint,
-			gpmFP32: b.RecordGpuMigPipeFp32ActiveDataPoint, gpmFP16: b.RecordGpuMigPipeFp16ActiveDataPoint,
-		} {
-			if v, ok := m.metrics[id]; ok {
-				record(now, v, i, nvidia, options...)
-			}
-		}
+		recordProfile(now, s.instanceProfile, m.metrics, i, options)
 	}
 }
 
@@ -356,15 +372,16 @@ func (m *instanceReading) options(d *deviceReading) []metadata.MetricAttributeOp
 // resource.
 func (s *gpuScraper) recordUser(now pcommon.Timestamp, u *user) {
 	for _, g := range u.gpus {
-		s.recordUsed(now, g.device)
+		options := g.device.options()
+		s.recordUsed(now, g.device, options)
 		if g.memory.known {
-			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.value), int64(g.device.index), nvidia, g.device.options()...)
+			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.value), int64(g.device.index), nvidia, options...)
 		}
 	}
 }
 
-func (s *gpuScraper) recordUsed(now pcommon.Timestamp, d *deviceReading) {
-	b, i, options := s.builder, int64(d.index), d.options()
+func (s *gpuScraper) recordUsed(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	b, i := s.builder, int64(d.index)
 	if v, ok := percentOf(d.gpu, maxPercent); ok {
 		b.RecordGpuProcessGpuDataPoint(now, v, i, nvidia, options...)
 	}

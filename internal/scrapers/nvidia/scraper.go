@@ -38,6 +38,8 @@ type gpuScraper struct {
 	mig      bool
 	builder  *metadata.MetricsBuilder
 	counters absolute.Counters
+	// gpuProfile and instanceProfile are the metrics that GPM gives.
+	gpuProfile, instanceProfile []profileMetric
 	// owners tells whose processes are on the GPUs; nil when nobody is asked for.
 	owners owners
 	clock  func() time.Time
@@ -56,14 +58,17 @@ func newScraper(set scrapers.Settings, section scrapers.Config) (scrapers.Scrape
 
 func newScraperFor(set scrapers.Settings, cfg *Config, src source) *gpuScraper {
 	owners := newOwners(set, cfg)
+	builder := metadata.NewMetricsBuilder(set.Metrics, set.Receiver)
 	return &gpuScraper{
-		source:   src,
-		identity: set.Identity,
-		want:     wantOf(&set.Metrics.Metrics, cfg, owners != nil),
-		mig:      cfg.MIG,
-		builder:  metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
-		owners:   owners,
-		clock:    time.Now,
+		source:          src,
+		identity:        set.Identity,
+		want:            wantOf(&set.Metrics.Metrics, cfg, owners != nil),
+		mig:             cfg.MIG,
+		builder:         builder,
+		gpuProfile:      gpuProfile(builder),
+		instanceProfile: instanceProfile(builder),
+		owners:          owners,
+		clock:           time.Now,
 	}
 }
 
