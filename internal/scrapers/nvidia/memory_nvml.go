@@ -26,7 +26,7 @@ func (p *pass) readMemory(g *gpu, r *deviceReading) optional[memoryReading] {
 		return some(m)
 	}
 	if c == codeNotSupported && isIntegrated(r.name) {
-		return p.unified(g, r)
+		return p.unified(g)
 	}
 	return optional[memoryReading]{}
 }
@@ -73,7 +73,7 @@ func isIntegrated(name string) bool {
 
 // unified adds up what the processes have of the machine's memory. Where the
 // lists were not told, or no figure of a process is, nothing is known.
-func (p *pass) unified(g *gpu, r *deviceReading) optional[memoryReading] {
+func (p *pass) unified(g *gpu) optional[memoryReading] {
 	users := p.listUsers(g)
 	var used uint64
 	known := false

@@ -45,9 +45,8 @@ func testSettings(t testing.TB, root string, extended bool) (scrapers.Settings, 
 
 // switchAll turns every metric on or off.
 func switchAll(m *metadata.MetricsConfig, on bool) {
-	all := reflect.ValueOf(m).Elem()
-	for i := range all.NumField() {
-		all.Field(i).FieldByName("Enabled").SetBool(on)
+	for _, metric := range reflect.ValueOf(m).Elem().Fields() {
+		metric.FieldByName("Enabled").SetBool(on)
 	}
 }
 
@@ -68,14 +67,14 @@ func (p *point) value() float64 {
 
 // key is the point's identity as text.
 func (p *point) key() string {
-	text := p.metric.Name()
+	parts := []string{p.metric.Name()}
 	for _, key := range slices.Sorted(maps.Keys(p.attributes)) {
-		text += fmt.Sprintf(" %s=%v", key, p.attributes[key])
+		parts = append(parts, fmt.Sprintf("%s=%v", key, p.attributes[key]))
 	}
 	if p.workload != "" {
-		text += " workload=" + p.workload
+		parts = append(parts, "workload="+p.workload)
 	}
-	return text
+	return strings.Join(parts, " ")
 }
 
 func pointsOf(md pmetric.Metrics) []point {

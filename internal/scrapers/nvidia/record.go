@@ -45,7 +45,7 @@ func (d *deviceReading) memoryOptions(options []metadata.MetricAttributeOption) 
 	if !d.usage.value.unified {
 		return options
 	}
-	return append(options[:len(options):len(options)], metadata.WithMemoryUnifiedMetricAttribute(true))
+	return append(slices.Clip(options), metadata.WithMemoryUnifiedMetricAttribute(true))
 }
 
 // key names the device whatever its number is.

@@ -321,7 +321,8 @@ func TestWantOf(t *testing.T) {
 		m := metadata.NewDefaultMetricsBuilderConfig().Metrics
 		switchAll(&m, false)
 		reflect.ValueOf(&m).Elem().Field(i).FieldByName("Enabled").SetBool(true)
-		assert.Equal(t, needs[name], wantOf(&m, cfg, false), name)
+		got := wantOf(&m, cfg, false)
+		assert.Equal(t, needs[name], got, name)
 		assert.Equal(t, strings.HasPrefix(name, "GpuProcess") && !others[name], usesProcesses(&m), name)
 	}
 	m := metadata.NewDefaultMetricsBuilderConfig().Metrics
@@ -338,6 +339,6 @@ func TestWantOf(t *testing.T) {
 }
 
 func TestCodes(t *testing.T) {
-	assert.EqualError(t, codeGPUIsLost, "GPU_IS_LOST (15)")
-	assert.EqualError(t, code(1234), "code 1234")
+	require.EqualError(t, codeGPUIsLost, "GPU_IS_LOST (15)")
+	require.EqualError(t, code(1234), "code 1234")
 }

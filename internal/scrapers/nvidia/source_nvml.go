@@ -160,7 +160,7 @@ func (s *nvmlSource) ensureOpen(d *driver, k *sink) bool {
 		k.put(func(r *reading) { r.errs = slices.Clone(s.failure) })
 		return false
 	}
-	c, reason := d.library.open(s.cfg.LibraryPath)
+	c, reason := d.open(s.cfg.LibraryPath)
 	if c != codeSuccess {
 		failure := []error{s.describe(c, reason)}
 		s.back(failure)
@@ -253,7 +253,7 @@ func (s *nvmlSource) shut(d *driver) {
 	for _, st := range s.devices {
 		st.gpm.free(d)
 	}
-	d.library.close()
+	d.close()
 	s.open = false
 	if !s.cfg.ReleaseDriverBetweenScrapes {
 		clear(s.devices)

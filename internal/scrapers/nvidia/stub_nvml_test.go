@@ -44,13 +44,19 @@ func gcc(t testing.TB) string {
 	return compiler
 }
 
+// lastingFolder is there until all tests have ended.
+func lastingFolder() (string, error) {
+	folder, err := os.MkdirTemp("", "nvml")
+	removeAtEnd = append(removeAtEnd, folder)
+	return folder, err
+}
+
 // stubObject is testdata/nvml/stub.c, compiled once.
 var stubObject = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "nvml")
+	folder, err := lastingFolder()
 	if err != nil {
 		return "", err
 	}
-	removeAtEnd = append(removeAtEnd, folder)
 	object := filepath.Join(folder, "stub.o")
 	out, err := exec.Command("gcc", "-w", "-O1", "-c", "-fPIC", "-o", object, "testdata/nvml/stub.c").CombinedOutput()
 	if err != nil {
@@ -100,7 +106,7 @@ func newStub(t testing.TB) *stub {
 	if sharedStub.library == "" {
 		keepStub(t)
 	}
-	require.NoError(t, os.Setenv(stubFolder, sharedStub.folder))
+	t.Setenv(stubFolder, sharedStub.folder)
 	s := &stub{t: t, library: sharedStub.library, folder: sharedStub.folder}
 	s.reset()
 	t.Cleanup(s.settle)
@@ -110,7 +116,7 @@ func newStub(t testing.TB) *stub {
 // keepStub makes the library of this process, which outlives the test.
 func keepStub(t testing.TB) {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "nvml")
+	folder, err := lastingFolder()
 	require.NoError(t, err)
 	library := os.Getenv(stubLibrary)
 	if library == "" {
@@ -118,7 +124,6 @@ func keepStub(t testing.TB) {
 		require.NoError(t, os.Link(buildStub(t), library))
 	}
 	sharedStub.library, sharedStub.folder = library, folder
-	removeAtEnd = append(removeAtEnd, folder)
 }
 
 // settle ends what hangs, so that one test does not hold up the next.

@@ -125,6 +125,19 @@ func TestDriverFailureSaysWhatHelps(t *testing.T) {
 	assert.EqualError(t, err, "NVML: library and driver are of different versions; the driver was upgraded underneath: reload it, then restart the collector")
 }
 
+// What is the matter with a GPU is said with what helps.
+func TestLostGPUSaysWhatHelps(t *testing.T) {
+	for c, want := range map[int]string{
+		15: "GPU 0: is lost (fell off the bus): GPU_IS_LOST (15); reset it, or the machine",
+		16: "GPU 0: needs a reset before it can be used: RESET_REQUIRED (16); reset it with nvidia-smi --gpu-reset",
+	} {
+		r := newRig(t, 1, rigOptions{})
+		r.set("devices.0.handle.ret", c)
+		_, err := r.scrapeWithin(t.Context())
+		require.EqualError(t, err, want)
+	}
+}
+
 // A device-level "uninitialized" concerns the library.
 func TestUninitializedDevice(t *testing.T) {
 	r := newRig(t, 2, rigOptions{})
@@ -486,7 +499,7 @@ func TestLoadedLibraryStays(t *testing.T) {
 	assert.True(t, process.loaded)
 	other := newInstance(t, r.stub, rigOptions{config: func(c *Config) { c.LibraryPath = "/another/libnvidia-ml.so.1" }})
 	_, err := other.scrapeWithin(t.Context())
-	assert.ErrorContains(t, err, "this process has loaded")
+	require.ErrorContains(t, err, "this process has loaded")
 	r.set("init.ret", 0)
 	tags, _ := r.scrape()
 	assert.Contains(t, tags, "gpu.0.temp")
