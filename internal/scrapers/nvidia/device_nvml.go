@@ -7,6 +7,7 @@ package nvidia
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -188,14 +189,15 @@ func readTemperature(g *gpu) optional[uint32] {
 	return some(uint32(t.value.Temperature))
 }
 
-// known32 and known64 drop what NVML means by "not available".
+// known32 and known64 drop what NVML means by "not available", and what no point
+// can hold.
 func known32(v optional[uint32]) optional[uint32] {
 	v.known = v.known && v.value != allOnes32
 	return v
 }
 
 func known64(v optional[uint64]) optional[uint64] {
-	v.known = v.known && v.value != allOnes64
+	v.known = v.known && v.value <= math.MaxInt64
 	return v
 }
 

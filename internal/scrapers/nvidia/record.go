@@ -18,7 +18,6 @@ const (
 	megabit    = 1e6
 	milli      = 1000.0
 	allOnes32  = 1<<32 - 1
-	allOnes64  = 1<<64 - 1
 	maxPercent = 100
 	// Figures from here on are no figures, whatever the driver says.
 	maxFan         = 255
