@@ -56,6 +56,7 @@ bench-host: ## the comparisons alone
 	go test -run '^$$' -bench 'BenchmarkHost/(without|one)_process' -benchtime 3000x ./internal/scrapers/host
 	go test -run '^$$' -bench BenchmarkHost/process_tree -benchtime 500x ./internal/scrapers/host
 	go test -run '^$$' -bench BenchmarkTreeAgainstChildren -benchtime 20x ./internal/workload
+	go test -run '^$$' -bench BenchmarkDiscovery -benchtime 10x ./internal/workload
 
 .PHONY: generate
 generate: $(TOOLS)/mdatagen ## regenerate internal/metadata and documentation.md from metadata.yaml

@@ -78,6 +78,7 @@ type Reader struct {
 	proc, root string
 	use        MemoryUse
 	finder     finder
+	round      *Round
 	member     guard.KeptFile
 	places     places
 	buf        []byte
@@ -117,6 +118,59 @@ func NewReader(rootPath string, use MemoryUse) *Reader {
 	}
 }
 
+// Round is one reading of many processes. What a group tells is read for the
+// first of them, and is the same for all that lie in it. The zero value is ready.
+type Round struct {
+	limited map[string]Group
+	cpus    map[string]float64
+}
+
+// Begin begins a reading.
+func (r *Round) Begin() {
+	clear(r.limited)
+	clear(r.cpus)
+}
+
+func (r *Round) groups() map[string]Group {
+	if r == nil {
+		return nil
+	}
+	if r.limited == nil {
+		r.limited = map[string]Group{}
+	}
+	return r.limited
+}
+
+func (r *Round) quotas() map[string]float64 {
+	if r == nil {
+		return nil
+	}
+	if r.cpus == nil {
+		r.cpus = map[string]float64{}
+	}
+	return r.cpus
+}
+
+// shared returns what is known under a path, else what is read now. Without a
+// map nothing is known.
+func shared[T any](known map[string]T, path string, read func() T) T {
+	if known == nil {
+		return read()
+	}
+	value, ok := known[path]
+	if !ok {
+		value = read()
+		known[path] = value
+	}
+	return value
+}
+
+// In makes the Reader one of those of a reading. It returns the Reader.
+func (r *Reader) In(round *Round) *Reader {
+	r.round = round
+	return r
+}
+
 // Close frees what is held open and forgets where it was; a later call finds
 // and opens it again.
 func (r *Reader) Close() {
@@ -145,7 +199,11 @@ func (r *Reader) Release() {
 
 // Limits reads the limits of a process. A process without groups, and groups
 // that cannot be seen, set no limits.
-func (r *Reader) Limits(pid int) (Limits, error) {
+func (r *Reader) Limits(pid int) (Limits, error) { return r.LimitsFrom(pid, "") }
+
+// LimitsFrom is Limits for all that is in one of the groups that the process is
+// in: what is set further down is for a part of it only.
+func (r *Reader) LimitsFrom(pid int, groupPath string) (Limits, error) {
 	if pid != r.places.pid {
 		r.Close()
 		r.member.Path = r.proc + "/" + strconv.Itoa(pid) + "/cgroup"
@@ -157,7 +215,7 @@ func (r *Reader) Limits(pid int) (Limits, error) {
 	if !r.isPlaced(pid, r.buf) {
 		r.place(pid, bytes.Clone(r.buf))
 	}
-	return Limits{Groups: r.groups(), CPUs: r.quota(), Path: r.places.path}, nil
+	return Limits{Groups: r.groups(groupPath), CPUs: r.quota(groupPath), Path: r.places.path}, nil
 }
 
 // isPlaced tells whether the places are still good.

@@ -47,22 +47,50 @@ func newMemoryLevel(dir string, v1 bool) memoryLevel {
 
 // groups reads the memory limits of the levels, the nearest first. memory.high
 // only throttles and is none; "max" is no number.
-func (r *Reader) groups() []Group {
+func (r *Reader) groups(from string) []Group {
 	var limited []Group
-	for i := range r.places.memory {
+	for i := levelOf(r.places.memoryGroup, from); i < len(r.places.memory); i++ {
 		l := &r.places.memory[i]
-		limit, ok := r.number(&l.limit)
-		if !ok || limit >= noLimit {
-			continue
-		}
-		if used, ok := r.used(l); ok {
-			limited = append(limited, Group{Limit: limit, Used: used})
+		g := shared(r.round.groups(), l.limit.Path, func() Group { return r.limited(l) })
+		if g != (Group{}) {
+			limited = append(limited, g)
 		}
 	}
 	if g, ok := r.hiddenGroup(); ok {
 		limited = append(limited, g)
 	}
 	return limited
+}
+
+// levelOf is how many levels a group lies above that of the process; 0 where it is
+// not one of its ancestors in this hierarchy.
+func levelOf(g group, groupPath string) int {
+	dir, ok := g.dir(groupPath)
+	if groupPath == "" || !ok {
+		return 0
+	}
+	level, found := 0, -1
+	g.each(func(d string) {
+		if d == dir {
+			found = level
+		}
+		level++
+	})
+	return max(0, found)
+}
+
+// limited is the limit of one level and what it uses; the zero Group when there
+// is none.
+func (r *Reader) limited(l *memoryLevel) Group {
+	limit, ok := r.number(&l.limit)
+	if !ok || limit >= noLimit {
+		return Group{}
+	}
+	used, ok := r.used(l)
+	if !ok {
+		return Group{}
+	}
+	return Group{Limit: limit, Used: used}
 }
 
 // hiddenGroup is the limit that ancestors set which are not shown: the mount is
@@ -156,10 +184,11 @@ func newCPULevel(dir string, v1 bool) cpuLevel {
 }
 
 // quota is the smallest number of CPUs that any level allows; 0 is none.
-func (r *Reader) quota() float64 {
+func (r *Reader) quota(from string) float64 {
 	smallest := 0.0
-	for i := range r.places.cpu {
-		cpus := r.cpus(&r.places.cpu[i])
+	for i := levelOf(r.places.cpuGroup, from); i < len(r.places.cpu); i++ {
+		l := &r.places.cpu[i]
+		cpus := shared(r.round.quotas(), l.quota.Path, func() float64 { return r.cpus(l) })
 		if cpus > 0 && (smallest == 0 || cpus < smallest) {
 			smallest = cpus
 		}

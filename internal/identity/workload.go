@@ -50,7 +50,9 @@ func (m *Machine) Workload(w *Workload) pcommon.Resource {
 	rb := metadata.NewResourceBuilder(m.attrs)
 	m.common(rb, m.hostName+"/"+w.ID)
 	setText(rb.SetWandbsysWorkloadKind, w.Kind)
-	rb.SetProcessPid(int64(w.Pid))
+	if w.Pid > 0 {
+		rb.SetProcessPid(int64(w.Pid))
+	}
 	setText(rb.SetProcessExecutableName, w.Executable)
 	setText(rb.SetProcessCommand, w.Command)
 	w.setRun(rb)

@@ -76,7 +76,13 @@ func (c Config) Marshal(conf *confmap.Conf) error {
 	if section := c.PodResources.Get(); section != nil {
 		sections["pod_resources"] = section
 	}
-	return conf.Marshal(sections)
+	if err := conf.Marshal(sections); err != nil {
+		return err
+	}
+	if section := c.Kubelet.Get(); section != nil && !section.HTTP.Keepalive.HasValue() {
+		conf.Delete("kubelet::keepalive")
+	}
+	return nil
 }
 
 // Format prints what the collector prints of a configuration. What an Optional

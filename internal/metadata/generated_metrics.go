@@ -1414,7 +1414,7 @@ type metricCgroupCPU struct {
 // init fills cgroup.cpu metric with initial data.
 func (m *metricCgroupCPU) init() {
 	m.data.SetName("cgroup.cpu")
-	m.data.SetDescription("CPU use of the workload's whole control group over the last interval, whatever processes it holds and held: 100 x growth of usage_usec of cpu.stat (version 1: cpuacct.usage) / elapsed monotonic time / the CPUs available to the root process (see cpu). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent at the first scrape, outside of any group (the root group), and when the file cannot be read. Linux only.")
+	m.data.SetDescription("CPU use of the workload's whole control group over the last interval, whatever processes it holds and held: 100 x growth of usage_usec of cpu.stat (version 1: cpuacct.usage) / elapsed monotonic time / the CPUs available to the root process (see cpu). The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent at the first scrape, outside of any group (the root group), and when the file cannot be read. Linux only.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }
@@ -1464,7 +1464,7 @@ type metricCgroupCPUPeriods struct {
 // init fills cgroup.cpu.periods metric with initial data.
 func (m *metricCgroupCPUPeriods) init() {
 	m.data.SetName("cgroup.cpu.periods")
-	m.data.SetDescription("Enforcement periods of the CPU quota that have elapsed while the workload's control group was runnable: nr_periods of cpu.stat. The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group has no CPU controller. Linux only.")
+	m.data.SetDescription("Enforcement periods of the CPU quota that have elapsed while the workload's control group was runnable, since the receiver first saw the workload: growth of nr_periods of cpu.stat. The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent where the group has no CPU controller. Linux only.")
 	m.data.SetUnit("{period}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -1516,7 +1516,7 @@ type metricCgroupCPUThrottledPeriods struct {
 // init fills cgroup.cpu.throttledPeriods metric with initial data.
 func (m *metricCgroupCPUThrottledPeriods) init() {
 	m.data.SetName("cgroup.cpu.throttledPeriods")
-	m.data.SetDescription("Periods in which the workload's control group used up its CPU quota and was held back: nr_throttled of cpu.stat. Group and absence as for cgroup.cpu.periods.")
+	m.data.SetDescription("Periods in which the workload's control group used up its CPU quota and was held back: growth of nr_throttled of cpu.stat since the receiver first saw the workload. Group and absence as for cgroup.cpu.periods.")
 	m.data.SetUnit("{period}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -1568,7 +1568,7 @@ type metricCgroupCPUThrottledTime struct {
 // init fills cgroup.cpu.throttledTime metric with initial data.
 func (m *metricCgroupCPUThrottledTime) init() {
 	m.data.SetName("cgroup.cpu.throttledTime")
-	m.data.SetDescription("Time for which the workload's control group was held back by its CPU quota, in seconds, summed over CPUs: throttled_usec of cpu.stat (version 1: throttled_time, ns). Group and absence as for cgroup.cpu.periods.")
+	m.data.SetDescription("Time for which the workload's control group was held back by its CPU quota, in seconds, summed over CPUs, since the receiver first saw the workload: growth of throttled_usec of cpu.stat (version 1: throttled_time, ns). Group and absence as for cgroup.cpu.periods.")
 	m.data.SetUnit("s")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -1620,7 +1620,7 @@ type metricCgroupMemoryOomKills struct {
 // init fills cgroup.memory.oomKills metric with initial data.
 func (m *metricCgroupMemoryOomKills) init() {
 	m.data.SetName("cgroup.memory.oomKills")
-	m.data.SetDescription("Processes of the workload's control group and the groups below it that the kernel killed for lack of memory: oom_kill of memory.events (version 1: oom_kill of memory.oom_control, Linux 4.13 and later). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group does not tell. Linux only.")
+	m.data.SetDescription("Processes of the workload's control group and the groups below it that the kernel killed for lack of memory since the receiver first saw the workload: growth of oom_kill of memory.events (version 1: oom_kill of memory.oom_control, Linux 4.13 and later). The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent where the group does not tell. Linux only.")
 	m.data.SetUnit("{process}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -1672,7 +1672,7 @@ type metricCgroupPressure struct {
 // init fills cgroup.pressure metric with initial data.
 func (m *metricCgroupPressure) init() {
 	m.data.SetName("cgroup.pressure")
-	m.data.SetDescription("Time for which tasks of the workload's control group waited for a resource, in microseconds: total of cpu.pressure, memory.pressure and io.pressure (version 2 only). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent without pressure stall information. Linux only.")
+	m.data.SetDescription("Time for which tasks of the workload's control group waited for a resource, in microseconds, since the receiver first saw the workload: growth of total of cpu.pressure, memory.pressure and io.pressure (version 2 only). The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent without pressure stall information. Linux only.")
 	m.data.SetUnit("us")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -1727,7 +1727,7 @@ type metricCPU struct {
 // init fills cpu metric with initial data.
 func (m *metricCPU) init() {
 	m.data.SetName("cpu")
-	m.data.SetDescription("CPU use of the workload over the last interval, in percent of the CPUs available to it: 100 x CPU time used since the last scrape (ticks of 1/100 s of /proc/PID/stat) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list, smallest CPU quota of the root process's control group and its ancestors); with cpu_denominator logical or physical: / the machine's logical CPUs or cores. The CPU time of a container or Slurm step that no more specific workload has a part of is that of its control group (usage_usec of cpu.stat, version 1: cpuacct.usage), which is exact. Of other workloads it is that of their processes, matched by pid and start time: growth of utime+stime of each, plus what exited children handed to the parents that waited for them (cutime+cstime) less what was counted of them before, so that nothing counts twice; with track_process_tree: false, utime+stime of the one process. 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the processes' user and system time over all logical CPUs; what a member used between its last reading and its end is lost there. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.")
+	m.data.SetDescription("CPU use of the workload over the last interval, in percent of the CPUs available to it: 100 x CPU time used since the last scrape (ticks of 1/100 s of /proc/PID/stat) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list of the root process (of a container or step: of all its first processes together), smallest CPU quota of the root process's control group (of a container or step: of its own group) and its ancestors); with cpu_denominator logical or physical: / the machine's logical CPUs or cores. The CPU time of a container or Slurm step that no more specific workload has a part of is that of its control group (usage_usec of cpu.stat, version 1: cpuacct.usage), which is exact. Of other workloads it is that of their processes, matched by pid and start time: growth of utime+stime of each, plus what exited children handed to the parents that waited for them (cutime+cstime) less what was counted of them before, so that nothing counts twice; with track_process_tree: false, utime+stime of the one process. 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the processes' user and system time over all logical CPUs; what a member used between its last reading and its end is lost there. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }
@@ -7574,7 +7574,7 @@ type metricMemoryPercent struct {
 // init fills memory_percent metric with initial data.
 func (m *metricMemoryPercent) init() {
 	m.data.SetName("memory_percent")
-	m.data.SetDescription("On the machine's resource: memory of the machine in use, 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. On the resource of a workload under a memory limit: 100 x used / limit of the control group that binds, the smallest limit among the process's group and its ancestors (version 1 and 2); used is memory.current (memory.usage_in_bytes) less inactive_file, or what cgroup_memory says. 0 to 100 on the machine's resource and as a rule on a workload's; above 100 there while a limit that was lowered below what is in use has not been reached again. Absent when they cannot be read, and on a workload without a limit.")
+	m.data.SetDescription("On the machine's resource: memory of the machine in use, 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. On the resource of a workload under a memory limit: 100 x used / limit of the control group that binds, the smallest limit among the group of the root process (of a container or step: its own group) and its ancestors (version 1 and 2); used is memory.current (memory.usage_in_bytes) less inactive_file, or what cgroup_memory says. 0 to 100 on the machine's resource and as a rule on a workload's; above 100 there while a limit that was lowered below what is in use has not been reached again. Absent when they cannot be read, and on a workload without a limit.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }

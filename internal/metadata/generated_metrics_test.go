@@ -672,7 +672,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cgroup.cpu"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "CPU use of the workload's whole control group over the last interval, whatever processes it holds and held: 100 x growth of usage_usec of cpu.stat (version 1: cpuacct.usage) / elapsed monotonic time / the CPUs available to the root process (see cpu). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent at the first scrape, outside of any group (the root group), and when the file cannot be read. Linux only.", mi.Description())
+					assert.Equal(t, "CPU use of the workload's whole control group over the last interval, whatever processes it holds and held: 100 x growth of usage_usec of cpu.stat (version 1: cpuacct.usage) / elapsed monotonic time / the CPUs available to the root process (see cpu). The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent at the first scrape, outside of any group (the root group), and when the file cannot be read. Linux only.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -684,7 +684,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cgroup.cpu.periods"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Enforcement periods of the CPU quota that have elapsed while the workload's control group was runnable: nr_periods of cpu.stat. The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group has no CPU controller. Linux only.", mi.Description())
+					assert.Equal(t, "Enforcement periods of the CPU quota that have elapsed while the workload's control group was runnable, since the receiver first saw the workload: growth of nr_periods of cpu.stat. The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent where the group has no CPU controller. Linux only.", mi.Description())
 					assert.Equal(t, "{period}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -698,7 +698,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cgroup.cpu.throttledPeriods"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Periods in which the workload's control group used up its CPU quota and was held back: nr_throttled of cpu.stat. Group and absence as for cgroup.cpu.periods.", mi.Description())
+					assert.Equal(t, "Periods in which the workload's control group used up its CPU quota and was held back: growth of nr_throttled of cpu.stat since the receiver first saw the workload. Group and absence as for cgroup.cpu.periods.", mi.Description())
 					assert.Equal(t, "{period}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -712,7 +712,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cgroup.cpu.throttledTime"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Time for which the workload's control group was held back by its CPU quota, in seconds, summed over CPUs: throttled_usec of cpu.stat (version 1: throttled_time, ns). Group and absence as for cgroup.cpu.periods.", mi.Description())
+					assert.Equal(t, "Time for which the workload's control group was held back by its CPU quota, in seconds, summed over CPUs, since the receiver first saw the workload: growth of throttled_usec of cpu.stat (version 1: throttled_time, ns). Group and absence as for cgroup.cpu.periods.", mi.Description())
 					assert.Equal(t, "s", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -726,7 +726,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cgroup.memory.oomKills"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Processes of the workload's control group and the groups below it that the kernel killed for lack of memory: oom_kill of memory.events (version 1: oom_kill of memory.oom_control, Linux 4.13 and later). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent where the group does not tell. Linux only.", mi.Description())
+					assert.Equal(t, "Processes of the workload's control group and the groups below it that the kernel killed for lack of memory since the receiver first saw the workload: growth of oom_kill of memory.events (version 1: oom_kill of memory.oom_control, Linux 4.13 and later). The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent where the group does not tell. Linux only.", mi.Description())
 					assert.Equal(t, "{process}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -740,7 +740,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cgroup.pressure"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Time for which tasks of the workload's control group waited for a resource, in microseconds: total of cpu.pressure, memory.pressure and io.pressure (version 2 only). The control group is that of the container, else of the Slurm step, else of the root process itself. Absent without pressure stall information. Linux only.", mi.Description())
+					assert.Equal(t, "Time for which tasks of the workload's control group waited for a resource, in microseconds, since the receiver first saw the workload: growth of total of cpu.pressure, memory.pressure and io.pressure (version 2 only). The control group is that of the container, else of the Slurm step, else of the root process itself: workloads in one group have the same figure. Absent without pressure stall information. Linux only.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -760,7 +760,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["cpu"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "CPU use of the workload over the last interval, in percent of the CPUs available to it: 100 x CPU time used since the last scrape (ticks of 1/100 s of /proc/PID/stat) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list, smallest CPU quota of the root process's control group and its ancestors); with cpu_denominator logical or physical: / the machine's logical CPUs or cores. The CPU time of a container or Slurm step that no more specific workload has a part of is that of its control group (usage_usec of cpu.stat, version 1: cpuacct.usage), which is exact. Of other workloads it is that of their processes, matched by pid and start time: growth of utime+stime of each, plus what exited children handed to the parents that waited for them (cutime+cstime) less what was counted of them before, so that nothing counts twice; with track_process_tree: false, utime+stime of the one process. 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the processes' user and system time over all logical CPUs; what a member used between its last reading and its end is lost there. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.", mi.Description())
+					assert.Equal(t, "CPU use of the workload over the last interval, in percent of the CPUs available to it: 100 x CPU time used since the last scrape (ticks of 1/100 s of /proc/PID/stat) / elapsed monotonic time / min(online logical CPUs, CPUs in Cpus_allowed_list of the root process (of a container or step: of all its first processes together), smallest CPU quota of the root process's control group (of a container or step: of its own group) and its ancestors); with cpu_denominator logical or physical: / the machine's logical CPUs or cores. The CPU time of a container or Slurm step that no more specific workload has a part of is that of its control group (usage_usec of cpu.stat, version 1: cpuacct.usage), which is exact. Of other workloads it is that of their processes, matched by pid and start time: growth of utime+stime of each, plus what exited children handed to the parents that waited for them (cutime+cstime) less what was counted of them before, so that nothing counts twice; with track_process_tree: false, utime+stime of the one process. 0 to 100; a little above when ticks bunch up. macOS and Windows: the same from the processes' user and system time over all logical CPUs; what a member used between its last reading and its end is lost there. Absent at the first scrape, when the process is gone, and when it is not known how many CPUs are online.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3208,7 +3208,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["memory_percent"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "On the machine's resource: memory of the machine in use, 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. On the resource of a workload under a memory limit: 100 x used / limit of the control group that binds, the smallest limit among the process's group and its ancestors (version 1 and 2); used is memory.current (memory.usage_in_bytes) less inactive_file, or what cgroup_memory says. 0 to 100 on the machine's resource and as a rule on a workload's; above 100 there while a limit that was lowered below what is in use has not been reached again. Absent when they cannot be read, and on a workload without a limit.", mi.Description())
+					assert.Equal(t, "On the machine's resource: memory of the machine in use, 100 x (MemTotal - MemAvailable) / MemTotal of /proc/meminfo. Kernels before 3.14 have no MemAvailable: MemFree + Buffers + Cached + SReclaimable - Shmem. MemAvailable is held between 0 and MemTotal (LXCFS may report more). macOS and Windows: total and available of gopsutil's VirtualMemory. On the resource of a workload under a memory limit: 100 x used / limit of the control group that binds, the smallest limit among the group of the root process (of a container or step: its own group) and its ancestors (version 1 and 2); used is memory.current (memory.usage_in_bytes) less inactive_file, or what cgroup_memory says. 0 to 100 on the machine's resource and as a rule on a workload's; above 100 there while a limit that was lowered below what is in use has not been reached again. Absent when they cannot be read, and on a workload without a limit.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())

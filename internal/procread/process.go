@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // TicksPerSecond is the unit of the times in /proc/PID/stat: USER_HZ, which is
@@ -178,27 +179,85 @@ func ParseCPUsAllowed(b []byte) (int, error) {
 	return n, nil
 }
 
+// maxCPUs is above what any kernel is built for.
+const maxCPUs = 1 << 16
+
+// CPUSet is a set of logical CPUs, by number. The zero value is empty.
+type CPUSet struct {
+	words []uint64
+}
+
+// Clear empties the set.
+func (s *CPUSet) Clear() { clear(s.words) }
+
+// Count is how many CPUs are in the set.
+func (s *CPUSet) Count() int {
+	n := 0
+	for _, w := range s.words {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+func (s *CPUSet) add(lo, hi int) {
+	for len(s.words) <= hi/64 {
+		s.words = append(s.words, 0)
+	}
+	for n := lo; n <= hi; n++ {
+		s.words[n/64] |= 1 << (n % 64)
+	}
+}
+
+// AddCPUsAllowed adds the CPUs that the line Cpus_allowed_list of
+// /proc/PID/status names, or returns ErrNoCPUs.
+func (s *CPUSet) AddCPUsAllowed(b []byte) error {
+	line, list, number, found := findLine(b, "Cpus_allowed_list:")
+	if !found {
+		return ErrNoCPUs
+	}
+	ok := eachRange(bytes.TrimSpace(list), func(lo, hi int) bool {
+		if hi >= maxCPUs {
+			return false
+		}
+		s.add(lo, hi)
+		return true
+	})
+	if !ok {
+		return badLine("status", number, line)
+	}
+	return nil
+}
+
 // countList counts the members of a list such as "0-3,64-67".
-func countList(b []byte) (int, bool) {
-	count := 0
+func countList(b []byte) (count int, ok bool) {
+	ok = eachRange(b, func(lo, hi int) bool {
+		count += hi - lo + 1
+		return count > 0
+	})
+	return count, ok
+}
+
+// eachRange calls fn for each part of a list of numbers and ranges, and tells
+// whether the list was understood and fn liked all of it.
+func eachRange(b []byte, fn func(lo, hi int) bool) bool {
 	for {
 		part, rest, more := bytes.Cut(b, []byte{','})
 		first, last, isRange := bytes.Cut(part, []byte{'-'})
 		lo, ok := parseInt(first)
 		if !ok {
-			return 0, false
+			return false
 		}
 		hi := lo
 		if isRange {
 			if hi, ok = parseInt(last); !ok || hi < lo {
-				return 0, false
+				return false
 			}
 		}
-		if count += hi - lo + 1; count <= 0 {
-			return 0, false
+		if !fn(lo, hi) {
+			return false
 		}
 		if !more {
-			return count, true
+			return true
 		}
 		b = rest
 	}

@@ -195,3 +195,23 @@ func TestParseCPUsAllowed(t *testing.T) {
 		})
 	}
 }
+
+func TestCPUSet(t *testing.T) {
+	var s CPUSet
+	assert.Zero(t, s.Count())
+	add := func(list string) error {
+		return s.AddCPUsAllowed([]byte("Name:\tx\nCpus_allowed_list:\t" + list + "\n"))
+	}
+	require.NoError(t, add("0-3"))
+	require.NoError(t, add("2-5,64"))
+	assert.Equal(t, 7, s.Count())
+	s.Clear()
+	assert.Zero(t, s.Count())
+	require.NoError(t, add("65535"))
+	assert.Equal(t, 1, s.Count())
+
+	require.ErrorIs(t, s.AddCPUsAllowed([]byte("Name:\tx\n")), ErrNoCPUs)
+	for _, list := range []string{"", "x", "3-1", "0-65536", "99999999999"} {
+		require.ErrorContains(t, add(list), "status: line 2 not understood", list)
+	}
+}

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strconv"
 
@@ -20,6 +21,9 @@ type assignment struct {
 	s *Snapshot
 	// helpers are W&B's own processes.
 	helpers map[int]bool
+	// slurmGroups tells that Slurm uses control groups here: environments, which
+	// anybody can write and which outlive jobs, do not count then.
+	slurmGroups bool
 	// owners are by pid.
 	owners map[int]*draft
 	drafts []*draft
@@ -29,6 +33,12 @@ type assignment struct {
 type draft struct {
 	Workload
 	runs []Run
+	// jobs are the places of the members that have a rank.
+	jobs []Job
+	// inGroup is how many of those around are in the group, as far as that can be
+	// told; shared says that more may be, or fewer.
+	inGroup int
+	shared  bool
 }
 
 func newAssignment(d *Discovery, s *Snapshot) *assignment {
@@ -102,9 +112,7 @@ func (a *assignment) claimRuns(runs []Run) {
 	}
 	for _, w := range a.claimTrees(KindRun, roots, a.helpers) {
 		w.runs = byRoot[w.Root.Pid]
-		slices.SortFunc(w.runs, func(a, b Run) int {
-			return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.ID, b.ID))
-		})
+		slices.SortFunc(w.runs, byStart)
 	}
 }
 
@@ -117,6 +125,9 @@ func (a *assignment) claimTrees(kind Kind, roots []*Process, without map[int]boo
 	}
 	drafts := make([]*draft, 0, len(roots))
 	for _, root := range roots {
+		if a.owners[root.Pid] != nil {
+			continue // the configured process; without its root a tree is nothing
+		}
 		w := a.add(kind, root)
 		w.around = a.s.Tree(root.Pid)
 		inside := map[int]bool{root.Pid: true}
@@ -134,6 +145,9 @@ func (a *assignment) claimTrees(kind Kind, roots []*Process, without map[int]boo
 
 // claimGroups claims what Slurm steps and then containers have.
 func (a *assignment) claimGroups() {
+	a.slurmGroups = slices.ContainsFunc(a.d.people, func(p person) bool {
+		return p.facts.group.SlurmJob != "" || p.facts.group.SlurmSLUID != ""
+	})
 	if a.d.opts.Discover.Steps {
 		a.claimSets(KindStep, a.stepOf)
 	}
@@ -158,26 +172,69 @@ func (a *assignment) claimSets(kind Kind, keyOf func(person) (key, group string)
 			w.Group, w.Identity.ID = group, key
 			sets[key] = w
 		}
+		w.shared = w.shared || group != w.Group
+		w.Group = cmp.Or(w.Group, group)
 		w.around = append(w.around, p.Process)
 		setOf[p.Pid] = w
 		a.claim(p.Process, w)
 	}
-	if len(sets) > 0 {
-		a.addZombies(setOf)
+	below := belowSets{a: a, setOf: setOf, seen: map[int]*draft{}}
+	outer := map[string]bool{}
+	for _, w := range sets {
+		below.add(w)
+		for group := path.Dir(w.Group); len(group) > 1; group = path.Dir(group) {
+			outer[group] = true
+		}
+	}
+	for _, w := range sets {
+		w.shared = w.shared || outer[w.Group]
 	}
 }
 
-// addZombies puts those that ended to where their parents are: nothing else tells
-// of them, and their time is still with them.
-func (a *assignment) addZombies(setOf map[int]*draft) {
-	for i := range a.s.Processes {
-		p := &a.s.Processes[i]
-		if w := setOf[p.Parent]; p.Zombie && w != nil {
-			w.around = append(w.around, p)
-			if a.owners[p.Parent] == w {
-				a.claim(p, w)
+// belowSets finds what is not in a set and was started from within.
+type belowSets struct {
+	a     *assignment
+	setOf map[int]*draft
+	// seen are those that were looked at, for which set the last time.
+	seen  map[int]*draft
+	stack []*Process
+}
+
+// add puts the descendants of a set around it: their time comes to the set when
+// they are waited for. Those that ended are put into the set of their parents:
+// nothing else tells of them.
+func (b *belowSets) add(w *draft) {
+	members := w.around
+	w.inGroup = len(members)
+	for _, top := range members {
+		if b.setOf[top.Parent] == w {
+			continue
+		}
+		for b.stack = append(b.stack[:0], top); len(b.stack) > 0; {
+			p := b.stack[len(b.stack)-1]
+			b.stack = b.stack[:len(b.stack)-1]
+			if b.seen[p.Pid] == w {
+				continue
+			}
+			b.seen[p.Pid] = w
+			if b.setOf[p.Pid] != w {
+				b.addOther(w, p)
+			}
+			for _, i := range b.a.s.children[p.Pid] {
+				b.stack = append(b.stack, &b.a.s.Processes[i])
 			}
 		}
+	}
+}
+
+func (b *belowSets) addOther(w *draft, p *Process) {
+	w.around = append(w.around, p)
+	if !p.Zombie || b.setOf[p.Parent] != w {
+		return
+	}
+	w.inGroup++
+	if b.a.owners[p.Parent] == w {
+		b.a.claim(p, w)
 	}
 }
 
@@ -193,6 +250,9 @@ func (a *assignment) stepOf(p person) (key, group string) {
 		return "", ""
 	}
 	if g.SlurmJob == "" && g.SlurmSLUID == "" {
+		if a.slurmGroups {
+			return "", "" // what has left its job's groups is no part of the job
+		}
 		job := p.facts.env.place()
 		return stepKey(job.SlurmJob, job.SlurmStep), ""
 	}
@@ -246,11 +306,7 @@ func (a *assignment) claimMatches() {
 
 // claimHolders claims the trees of processes that hold an accelerator, and are in
 // no other workload.
-func (a *assignment) claimHolders(pids []int) {
-	holders := map[int]int{}
-	for _, pid := range pids {
-		holders[pid] = 1
-	}
+func (a *assignment) claimHolders(holders map[int]int) {
 	a.claimTrees(KindGPU, a.topmost(holders), nil)
 }
 
@@ -271,12 +327,15 @@ func (a *assignment) topmost(marks map[int]int) []*Process {
 }
 
 func (a *assignment) isBelow(p *Process, marks map[int]int, mark int) bool {
-	// A pass is not one instant, so that parents may form a ring.
+	first := p
 	for range a.s.Processes {
-		if p = a.s.Find(p.Parent); p == nil {
+		parent := a.s.Find(p.Parent)
+		if parent == nil || parent == first || parent == p || parent.Start > p.Start {
+			// A pass is not one instant, so that parents may form a ring: one that is
+			// younger than its child has only got the pid of the parent.
 			return false
 		}
-		if marks[p.Pid] == mark && a.owners[p.Pid] == nil {
+		if p = parent; marks[p.Pid] == mark && a.owners[p.Pid] == nil {
 			return true
 		}
 	}
@@ -292,7 +351,7 @@ func (a *assignment) workloads() []*Workload {
 		}
 	}
 	slices.SortStableFunc(kept, func(x, y *draft) int {
-		return cmp.Or(cmp.Compare(order[x.Kind], order[y.Kind]), cmp.Compare(x.Root.Start, y.Root.Start), cmp.Compare(x.Root.Pid, y.Root.Pid))
+		return cmp.Or(cmp.Compare(x.order(), y.order()), oldestFirst(x.Root, y.Root))
 	})
 	limit := a.d.opts.MaxWorkloads
 	left := max(0, len(kept)-limit)
@@ -306,6 +365,15 @@ func (a *assignment) workloads() []*Workload {
 }
 
 var order = map[Kind]int{KindProcess: 0, KindRun: 1, KindStep: 2, KindContainer: 3, KindMatch: 4, KindGPU: 5}
+
+// order puts the most specific first. What only environments tell comes last:
+// there may be any number of that.
+func (w *draft) order() int {
+	if w.Kind == KindStep && w.Group == "" {
+		return len(order)
+	}
+	return order[w.Kind]
+}
 
 // finish tells members from others.
 func (a *assignment) finish(w *draft) {
@@ -330,7 +398,7 @@ func (a *assignment) finish(w *draft) {
 		return
 	}
 	w.Root = w.Members[0]
-	w.Whole = w.Group != "" && own == len(w.around)
+	w.Whole = w.Group != "" && own == w.inGroup && !w.shared
 	if a.isNobodysWork(w) {
 		w.Members = nil
 	}
@@ -363,9 +431,7 @@ func parentsFirst(set []*Process) []*Process {
 		}
 		sorted = append(sorted, p)
 	}
-	slices.SortStableFunc(sorted, func(a, b *Process) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Pid, b.Pid))
-	})
+	slices.SortFunc(sorted, oldestFirst)
 	for i := 0; i < len(sorted); i++ {
 		sorted = append(sorted, children[sorted[i].Pid]...)
 	}
@@ -377,7 +443,7 @@ func parentsFirst(set []*Process) []*Process {
 	for _, p := range sorted {
 		seen[p.Pid] = true
 	}
-	for _, p := range set {
+	for _, p := range slices.SortedFunc(slices.Values(set), oldestFirst) {
 		if !seen[p.Pid] {
 			sorted = append(sorted, p)
 		}
@@ -385,37 +451,37 @@ func parentsFirst(set []*Process) []*Process {
 	return sorted
 }
 
-// ranks are where the members of a workload are in their job; several ranks are
+func oldestFirst(a, b *Process) int {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Pid, b.Pid))
+}
+
+// place is where the members of a workload are in their job; several ranks are
 // none.
-func (w *draft) place(jobs map[int]Job, env *environment, owner func(pid int) bool) (rank, localRank, worldSize identity.Number) {
+func (w *draft) place(env *environment) (rank, localRank, worldSize identity.Number) {
 	job := env.place()
-	if w.IsGroup() {
-		job = oneJob(jobs, owner)
-		if job.slurmRank && w.Identity.SlurmStep == "batch" {
-			job = Job{} // the script is no rank, though Slurm calls it 0
-		}
+	switch {
+	case w.IsGroup():
+		job = oneJob(w.jobs)
+	case w.Kind == KindRun && len(w.runs) == 1 && w.runs[0].started.isRank():
+		job = w.runs[0].started
+	}
+	if job.slurmRank && (job.SlurmStep == "" || job.SlurmStep == "batch") {
+		job = Job{} // a script is no rank, though Slurm calls it 0
 	}
 	return job.Rank, job.LocalRank, job.WorldSize
 }
 
 // oneJob is the place of the one process that has one; of several it is what they
 // share, which is the size at most.
-func oneJob(jobs map[int]Job, owner func(pid int) bool) Job {
-	var one Job
-	found := 0
-	for pid, job := range jobs {
-		if !owner(pid) || (!job.Rank.Known && !job.LocalRank.Known) {
-			continue
-		}
-		if found++; found == 1 {
-			one = job
-			continue
-		}
-		if one.WorldSize != job.WorldSize {
-			return Job{}
-		}
+func oneJob(jobs []Job) Job {
+	if len(jobs) == 0 {
+		return Job{}
 	}
-	if found > 1 {
+	one := jobs[0]
+	if slices.ContainsFunc(jobs, func(j Job) bool { return j.WorldSize != one.WorldSize }) {
+		return Job{}
+	}
+	if len(jobs) > 1 {
 		return Job{WorldSize: one.WorldSize}
 	}
 	return one
@@ -432,10 +498,13 @@ func (a *assignment) noticeDenied() {
 			example = p
 		}
 	}
-	a.d.notice("denied", denied > 0,
+	if denied == 0 {
+		return // it is said once: who has not got the right will not get it
+	}
+	a.d.notice("denied", true,
 		"Processes of other users cannot be looked into: W&B runs among them are not found, and projects, ranks and Slurm jobs that only the environment tells are missing",
 		zap.Int("processes", denied), zap.Int("pid", example.Pid), zap.String("name", example.Name),
-		zap.String("cure", "run as root, or with the capabilities CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"))
+		zap.String("cure", "run as root, or with the capabilities CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; in a container with these, also unconfined by AppArmor and SELinux"))
 }
 
 func (d *Discovery) rulesNeedExe() bool {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -153,6 +154,72 @@ func BenchmarkManyProcesses(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(took[1].Seconds()/took[0].Seconds(), "linearity-ratio")
+}
+
+// BenchmarkDiscovery finds the workloads of a recorded machine: a fifth of its
+// processes in workloads of twenty each, runs, steps and containers in turns. It
+// tells the CPU time of the first pass and of those that follow, which includes
+// the snapshot, what that alone takes, and how much more ten times the processes
+// cost.
+func BenchmarkDiscovery(b *testing.B) {
+	var first, steady [2]time.Duration
+	for i, n := range []int{1_000, 10_000} {
+		f := newFixture(b)
+		f.ticks = 1_000_000
+		addWorkloads(f, n)
+		s := f.snapshots()
+		alone := measured(b.N, func() { take(b, s) })
+		d := f.discovery(Options{Discover: everything, Match: []Rule{{Name: regexp.MustCompile("^jupyter")}}})
+		find := func() {
+			v, err := d.Take(b.Context())
+			require.NoError(b, err)
+			require.Len(b, v.Workloads, n/100)
+		}
+		first[i] = spent(1, find)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		steady[i] = spent(b.N, find)
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(first[i].Seconds()*1e3, fmt.Sprintf("first-cpu-ms-of-%d", n))
+		b.ReportMetric(steady[i].Seconds()*1e3, fmt.Sprintf("cpu-ms-of-%d", n))
+		b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(b.N), fmt.Sprintf("allocs-of-%d", n))
+		b.ReportMetric(alone.Seconds()*1e3, fmt.Sprintf("snapshot-cpu-ms-of-%d", n))
+		b.ReportMetric((steady[i]-alone).Seconds()/alone.Seconds(), fmt.Sprintf("discovery/snapshot-of-%d", n))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(first[1].Seconds()/first[0].Seconds(), "first-growth-ratio")
+	b.ReportMetric(steady[1].Seconds()/steady[0].Seconds(), "growth-ratio")
+}
+
+func take(b *testing.B, s *Snapshots) {
+	b.Helper()
+	_, err := s.Take(b.Context())
+	require.NoError(b, err)
+}
+
+// addWorkloads makes a machine of so many processes.
+func addWorkloads(f *fixture, n int) {
+	for pid := 1; pid <= n; pid++ {
+		p := stranger{pid: pid, parent: max(1, pid/8), name: "daemon", group: "/system.slice/daemon.service", env: []string{"HOME=/root", "LANG=C"}}
+		if number, member := (pid-1)/20, (pid-1)%20; pid > n-n/5 {
+			first := pid - member
+			p.name, p.parent, p.env = "python3", first, []string{"RANK=" + strconv.Itoa(member%8), "WORLD_SIZE=8", "WANDB_API_KEY=x"}
+			if member == 0 {
+				p.parent = 1
+			}
+			switch number % 3 {
+			case 0:
+				if member == 1 {
+					p = core(pid, first, first, fmt.Sprint("run", number))
+				}
+			case 1:
+				p.group = fmt.Sprintf("/system.slice/slurmstepd.scope/job_%d/step_0/user/task_0", number)
+			case 2:
+				p.group = inDocker(fmt.Sprintf("%012x%052d", number, 0))
+			}
+		}
+		f.putOne(&p)
+	}
 }
 
 // machineOf is the tree of a first process with some depth: each of the others

@@ -5,8 +5,8 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
-	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 )
 
 // Discovery finds the workloads of a machine. It is safe for concurrent use.
@@ -26,21 +25,51 @@ type Discovery struct {
 	proc      string
 	snapshots *Snapshots
 	looker    *looker
-	groups    *cgroup.Identifier
-	names     *containerNames
+	// stuck are the lookers that a process holds up, with its key; lateIn is the
+	// pass in which one was the last time.
+	stuck  map[Key]*looker
+	lateIn uint64
+	groups *cgroup.Identifier
+	names  *containerNames
 
-	mu      sync.Mutex
-	latest  *View
-	pass    uint64
-	facts   map[Key]*facts
-	people  []person
+	mu     sync.Mutex
+	latest *View
+	pass   uint64
+	facts  map[Key]*facts
+	people []person
+	// nested are those of nested pid namespaces, by pid there, in this pass.
+	nested  map[int][]person
 	target  target
-	notices map[string]bool
-	buf     []byte
+	notices map[string]noticed
+	// severalRanks are the groups, by id, that have had several ranks.
+	severalRanks map[string]bool
+	buf          []byte
 
 	holdersMu sync.Mutex
-	holders   map[string][]int
+	holders   map[string]holders
 }
+
+// holders are the processes of which a family has said that they hold a device.
+type holders struct {
+	pids []int
+	// at and ticks are when it did.
+	at    time.Time
+	ticks uint64
+}
+
+// maxHolding is how long what a family has said holds.
+const maxHolding = 5 * time.Minute
+
+// noticed is a state that was logged.
+type noticed struct {
+	on bool
+	// last is when it was so last.
+	last time.Time
+}
+
+// noticeHold is how long a state must be over before that is said: what comes and
+// goes is one state.
+const noticeHold = 10 * time.Minute
 
 // target is the configured process, once it was seen. Another one that gets its
 // pid later is not it.
@@ -69,10 +98,13 @@ func NewDiscovery(o Options) *Discovery {
 		looker:    newLooker(o.RootPath, o.Match),
 		groups:    cgroup.NewIdentifier(o.RootPath),
 		names:     newContainerNames(),
+		stuck:     map[Key]*looker{},
 		facts:     map[Key]*facts{},
 		target:    target{pid: o.Target.Pid},
-		notices:   map[string]bool{},
-		holders:   map[string][]int{},
+		notices:   map[string]noticed{},
+		holders:   map[string]holders{},
+
+		severalRanks: map[string]bool{},
 	}
 }
 
@@ -95,12 +127,17 @@ func (d *Discovery) IsSet() bool { return d != nil && d.opts.IsSet() }
 // WantsHolders tells whether processes that hold an accelerator are looked for.
 func (d *Discovery) WantsHolders() bool { return d != nil && d.opts.Discover.GPU }
 
-// SetHolders says which processes hold an accelerator, by family; the pids are
-// those below the root path.
+// SetHolders says which processes hold an accelerator now, by family; the pids
+// are those below the root path. It holds until it is said anew, for some minutes.
 func (d *Discovery) SetHolders(family string, pids []int) {
+	ticks, err := d.snapshots.bootTicks()
 	d.holdersMu.Lock()
 	defer d.holdersMu.Unlock()
-	d.holders[family] = slices.Clone(pids)
+	if err != nil {
+		delete(d.holders, family)
+		return
+	}
+	d.holders[family] = holders{slices.Clone(pids), d.snapshots.now(), ticks}
 }
 
 // Take finds the workloads as they are now.
@@ -147,7 +184,8 @@ func (d *Discovery) take(ctx context.Context) (*View, error) {
 	}
 	v := &View{Snapshot: s, byPid: map[int]*Workload{}}
 	d.refresh(s)
-	d.lookIntoAll(ctx, s)
+	d.takeBackStuck()
+	d.lookIntoAll(ctx)
 	a := newAssignment(d, s)
 	if d.opts.discovers() {
 		v.Jobs = d.jobs(s)
@@ -158,10 +196,12 @@ func (d *Discovery) take(ctx context.Context) (*View, error) {
 		v.Runs = d.runs(ctx, s)
 	}
 	v.Gone = a.claimTarget()
-	a.claimRuns(v.Runs)
-	a.claimGroups()
-	a.claimMatches()
-	a.claimHolders(d.allHolders())
+	if d.opts.discovers() {
+		a.claimRuns(v.Runs)
+		a.claimGroups()
+		a.claimMatches()
+		a.claimHolders(d.allHolders(s))
+	}
 	v.Workloads = a.workloads()
 	a.identify(ctx, v)
 	for _, w := range v.Workloads {
@@ -199,22 +239,30 @@ func (d *Discovery) findSelf() error {
 	return nil
 }
 
-func (d *Discovery) allHolders() []int {
+// allHolders are the processes that hold an accelerator. One that started since
+// that was said has only got the pid.
+func (d *Discovery) allHolders(s *Snapshot) map[int]int {
 	if !d.WantsHolders() {
 		return nil
 	}
 	d.holdersMu.Lock()
 	defer d.holdersMu.Unlock()
-	var all []int
-	for _, pids := range d.holders {
-		all = append(all, pids...)
+	all := map[int]int{}
+	for _, h := range d.holders {
+		if s.At.Sub(h.at) > maxHolding {
+			continue
+		}
+		for _, pid := range h.pids {
+			if p := s.Find(pid); p != nil && p.Start <= h.ticks {
+				all[pid] = 1
+			}
+		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
 
 // lookIntoAll looks into the processes that were not yet.
-func (d *Discovery) lookIntoAll(ctx context.Context, s *Snapshot) {
+func (d *Discovery) lookIntoAll(ctx context.Context) {
 	want := looks(0)
 	if d.opts.discovers() {
 		want |= lookEnviron
@@ -222,32 +270,43 @@ func (d *Discovery) lookIntoAll(ctx context.Context, s *Snapshot) {
 	if len(d.opts.Match) > 0 {
 		want |= lookRules
 	}
-	d.lookInto(ctx, s, want, d.people)
+	d.lookInto(ctx, want, d.people[:min(len(d.people), d.opts.MaxProcesses)])
 }
 
 // lookInto looks for what is wanted into those of whom that is not known yet.
-func (d *Discovery) lookInto(ctx context.Context, s *Snapshot, want looks, people []person) {
+// Those that are blocked in the kernel may not answer: they have time.
+func (d *Discovery) lookInto(ctx context.Context, want looks, people []person) {
 	var wanted []look
 	for _, p := range people {
-		if missing := want &^ p.facts.looked; missing != 0 {
+		if missing := want &^ p.facts.looked; missing != 0 && !p.Blocked {
 			wanted = append(wanted, look{pid: p.Pid, key: p.Key(), name: p.Name, want: missing})
 		}
 	}
-	d.learn(ctx, s, wanted)
+	d.learn(ctx, wanted)
 }
 
 // learn makes the looks, and puts what they found into the facts. Open files are
 // returned, since they change.
-func (d *Discovery) learn(ctx context.Context, s *Snapshot, wanted []look) (made []look) {
+func (d *Discovery) learn(ctx context.Context, wanted []look) (made []look) {
+	if len(wanted) == 0 || d.lateIn == d.pass {
+		return nil // it took enough time
+	}
+	wanted = slices.DeleteFunc(wanted, func(k look) bool { return d.stuck[k.key] != nil })
 	made, err := d.looker.lookInto(ctx, wanted)
-	d.noticeHang(s, err)
+	if err != nil {
+		d.lateIn = d.pass
+	}
+	d.leaveStuck()
 	for i := range made {
 		k := &made[i]
 		f := d.facts[k.key]
 		f.looked |= k.want
 		f.denied = f.denied || k.denied
 		if k.want&lookEnviron != 0 {
-			f.env, f.core, f.inWandb = k.env, k.core, k.inWandb
+			f.core, f.inWandb = k.core, k.inWandb
+			if k.env != nil || !f.sameImage {
+				f.env = k.env
+			}
 		}
 		if k.want&lookRules != 0 {
 			f.rule = k.rule
@@ -262,33 +321,47 @@ func (d *Discovery) learn(ctx context.Context, s *Snapshot, wanted []look) (made
 	return made
 }
 
-// notice logs a state when it begins and when it ends.
+// notice logs a state when it begins, and when it has ended for a while.
 func (d *Discovery) notice(key string, on bool, message string, fields ...zap.Field) {
-	if d.notices[key] == on {
-		return
-	}
-	d.notices[key] = on
-	if on {
+	now, n := d.snapshots.now(), d.notices[key]
+	switch {
+	case on && !n.on:
 		d.opts.Logger.Warn(message, fields...)
+	case !on && (!n.on || now.Sub(n.last) < noticeHold):
 		return
+	case !on:
+		d.opts.Logger.Info("No longer: " + message)
 	}
-	d.opts.Logger.Info("No longer: " + message)
+	d.notices[key] = noticed{on, now}
 }
 
 func (d *Discovery) noticeLimit(key string, limit, left int, what string) {
+	if left == 0 && !d.notices[key].on {
+		return
+	}
 	d.notice(key, left > 0, "There are more "+what+" than are looked into; the rest is left out",
 		zap.Int("left_out", left), zap.String("cure", fmt.Sprintf("raise workloads::%s (%d)", key, limit)))
 }
 
-// noticeHang says which process does not answer. A pass that was cut short says
-// nothing of it.
-func (d *Discovery) noticeHang(s *Snapshot, err error) {
-	hung := err != nil && (errors.Is(err, guard.ErrHung) || errors.Is(err, context.DeadlineExceeded))
-	pid := int(d.looker.at.Load())
-	name := ""
-	if p := s.Find(pid); p != nil {
-		name = p.Name
+// leaveStuck leaves a process alone that does not answer, and the looker with it:
+// from the next pass on another one looks into the others.
+func (d *Discovery) leaveStuck() {
+	at, hung := d.looker.hung()
+	if !hung {
+		return
 	}
-	d.notice("hang", hung, "A process does not answer when it is looked into; new ones stay unknown until it does",
-		zap.Int("pid", pid), zap.String("name", name))
+	d.notice("hang", true, "A process does not answer when it is looked into; what it runs stays unknown until it does",
+		zap.Int("pid", at.pid), zap.String("name", at.name), zap.Int("left_behind", len(d.stuck)+1))
+	if len(d.stuck) < maxStuck {
+		d.stuck[at.key] = d.looker
+		d.looker = d.looker.another()
+	}
+}
+
+// takeBackStuck sees which processes answer again.
+func (d *Discovery) takeBackStuck() {
+	maps.DeleteFunc(d.stuck, func(_ Key, l *looker) bool { return !l.slot.Hung() })
+	if len(d.stuck) == 0 && !d.looker.slot.Hung() {
+		d.notice("hang", false, "A process does not answer when it is looked into")
+	}
 }

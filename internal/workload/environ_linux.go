@@ -18,6 +18,8 @@ const (
 	maxEnviron = 128 << 10
 	// maxValue bounds each value that is kept, in bytes.
 	maxValue = 256
+	// maxLine bounds what is remembered of each line, from which a value is made.
+	maxLine = 1024
 )
 
 // Names of the environment. Nothing but these is ever kept: the rest holds
@@ -53,19 +55,20 @@ var launchers = []launcher{
 	{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
 }
 
-// allowed are the names that are kept.
+// allowed are the names that are kept, each with a bit of its own.
 var allowed = allowedNames()
 
-func allowedNames() map[string]bool {
-	names := map[string]bool{}
-	for _, name := range []string{
+func allowedNames() map[string]uint32 {
+	all := []string{
 		envWandbProject, envWandbEntity, envWandbGroup, envWandbJobType, envWandbSweepID,
 		envSlurmJobID, envSlurmJobName, envSlurmStepID, envHostname, envNVIDIADevices,
-	} {
-		names[name] = true
 	}
 	for _, l := range launchers {
-		names[l.rank], names[l.localRank], names[l.worldSize] = true, true, true
+		all = append(all, l.rank, l.localRank, l.worldSize)
+	}
+	names := make(map[string]uint32, len(all))
+	for i, name := range all {
+		names[name] = 1 << i
 	}
 	return names
 }
@@ -78,6 +81,9 @@ type Job struct {
 	// slurmRank says that the numbers are Slurm's.
 	slurmRank bool
 }
+
+// isRank tells whether the place in the job is known.
+func (j *Job) isRank() bool { return j.Rank.Known || j.LocalRank.Known }
 
 // environment is what is kept of the environment that a process was started
 // with. Processes with the same share one.
@@ -104,24 +110,33 @@ func (e *environment) place() Job {
 // environments makes one environment of equal ones.
 type environments struct {
 	known map[string]*environment
+	// size is that of the keys of known.
+	size int
 	// kept collects the lines that count, as the key.
 	kept []byte
 }
 
-// maxEnvironments bounds what is remembered of processes that are gone.
-const maxEnvironments = 16_384
+// maxEnvironments bounds, in bytes, what is remembered of processes that may be
+// gone.
+const maxEnvironments = 4 << 20
 
 // parse keeps what is allowed of an environment: NAME=value, each ended by a
 // NUL. The last one is dropped when it is cut off. It returns nil when there is
 // nothing to keep.
 func (e *environments) parse(content []byte) *environment {
 	e.kept = e.kept[:0]
+	seen := uint32(0)
 	for len(content) > 0 {
 		line, rest, whole := bytes.Cut(content, []byte{0})
 		content = rest
-		if name, _, ok := bytes.Cut(line, []byte{'='}); whole && ok && allowed[string(name)] {
-			e.kept = append(append(e.kept, line...), 0)
+		name, value, ok := bytes.Cut(line, []byte{'='})
+		bit := allowed[string(name)]
+		if !whole || !ok || bit&^seen == 0 { // of two getenv finds the first
+			continue
 		}
+		seen |= bit
+		e.kept = append(append(e.kept, name...), '=')
+		e.kept = append(append(e.kept, clean(string(value[:min(len(value), maxLine)]))...), 0)
 	}
 	if len(e.kept) == 0 {
 		return nil
@@ -129,9 +144,10 @@ func (e *environments) parse(content []byte) *environment {
 	if known, ok := e.known[string(e.kept)]; ok {
 		return known
 	}
-	if len(e.known) >= maxEnvironments || e.known == nil {
-		e.known = map[string]*environment{}
+	if e.size > maxEnvironments || e.known == nil {
+		e.known, e.size = map[string]*environment{}, 0
 	}
+	e.size += len(e.kept)
 	parsed := newEnvironment(e.kept)
 	e.known[string(e.kept)] = parsed
 	return parsed
@@ -141,17 +157,17 @@ func newEnvironment(lines []byte) *environment {
 	e := &environment{values: map[string]string{}}
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(lines), "\x00"), "\x00") {
 		name, value, _ := strings.Cut(line, "=")
-		if _, twice := e.values[name]; twice {
-			continue // getenv finds the first
-		}
-		e.values[name] = clean(value)
+		e.values[name] = value
 	}
 	e.job = e.findJob()
 	return e
 }
 
 func (e *environment) findJob() Job {
-	j := Job{SlurmJob: e.values[envSlurmJobID], SlurmStep: e.values[envSlurmStepID]}
+	j := Job{SlurmJob: slurmNumber(e.values[envSlurmJobID])}
+	if j.SlurmJob != "" {
+		j.SlurmStep = slurmStepName(e.values[envSlurmStepID])
+	}
 	for i, l := range launchers {
 		j.Rank, j.LocalRank, j.WorldSize = e.number(l.rank), e.number(l.localRank), e.number(l.worldSize)
 		if j.Rank.Known || j.LocalRank.Known {
@@ -161,6 +177,30 @@ func (e *environment) findJob() Job {
 	}
 	j.WorldSize = identity.Number{} // of nobody
 	return j
+}
+
+// slurmNumber keeps what can be the number of a job or a step: anybody can write
+// anything into an environment.
+func slurmNumber(text string) string {
+	if n, err := strconv.ParseUint(text, 10, 32); err != nil || strconv.FormatUint(n, 10) != text {
+		return ""
+	}
+	return text
+}
+
+// slurmStepName is the step as control groups name it: Slurm has numbers for
+// those that are none.
+func slurmStepName(text string) string {
+	switch number := slurmNumber(text); number {
+	case "4294967290":
+		return "interactive"
+	case "4294967291":
+		return "batch"
+	case "4294967292":
+		return "extern"
+	default:
+		return number
+	}
 }
 
 // number reads a number that is not negative.

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
@@ -17,9 +18,11 @@ const (
 	// youngFor is how long a process may still become what it is going to be: be
 	// put into its control group, and become another program.
 	youngFor = 10 * procread.TicksPerSecond
-	// membershipPasses is after how many passes the group of a process is read
-	// again that is not young. It is the turn of a part of them at each.
-	membershipPasses = 20
+	// membershipTime is after which time the group of a process is read again that
+	// is not young, and membershipSpread by how many seconds that differs, so that
+	// not all are due at once.
+	membershipTime   = 90 * time.Second
+	membershipSpread = 60
 )
 
 // facts is what is known of a process beyond a snapshot, from one look to the
@@ -35,15 +38,20 @@ type facts struct {
 
 	group   cgroup.Identity
 	grouped bool
+	// groupedAt is when the group was read.
+	groupedAt time.Time
 
 	// looked tells that the process was looked into, for what looks says, and
 	// denied that it could not be.
 	looked looks
 	denied bool
 
-	env     *environment
-	core    coreArguments
-	inWandb bool // its program is one of W&B's
+	env *environment
+	// sameImage tells that env is of the very program that runs now, whatever it
+	// calls itself: to do that some write over their environment.
+	sameImage bool
+	core      coreArguments
+	inWandb   bool // its program is one of W&B's
 	// runs are those of a wandb-core, when it was last seen.
 	runs []Run
 	// command is argv[0], mounts the container that its mount table tells.
@@ -62,20 +70,15 @@ type facts struct {
 func (d *Discovery) refresh(s *Snapshot) {
 	d.pass++
 	d.people = d.people[:0]
-	left := 0
 	isWork := d.workIn(s)
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		if p.Zombie || !isWork(p) {
 			continue
 		}
-		if len(d.people) >= d.opts.MaxProcesses {
-			left++
-			continue
-		}
 		d.people = append(d.people, person{p, d.factsOf(s, p)})
 	}
-	d.noticeLimit("max_processes", d.opts.MaxProcesses, left, "processes")
+	d.noticeLimit("max_processes", d.opts.MaxProcesses, max(0, len(d.people)-d.opts.MaxProcesses), "processes")
 	for key, f := range d.facts {
 		if f.seen != d.pass {
 			delete(d.facts, key)
@@ -109,17 +112,22 @@ type person struct {
 func (d *Discovery) factsOf(s *Snapshot, p *Process) *facts {
 	f, ok := d.facts[p.Key()]
 	if !ok || f.name != p.Name || f.stack != p.stack || f.young {
-		fresh := &facts{name: p.Name, stack: p.stack, rule: -1}
-		if ok { // until it was looked into again
-			fresh.env, fresh.runs = f.env, f.runs
+		fresh := &facts{rule: -1}
+		if ok { // it counts until the process was looked into again
+			*fresh = *f
+			fresh.looked, fresh.denied, fresh.grouped = 0, false, false
+			fresh.sameImage = f.stack == p.stack && p.stack != 0
 		}
+		fresh.name, fresh.stack = p.Name, p.stack
 		f = fresh
 		d.facts[p.Key()] = f
 	}
 	f.seen = d.pass
-	f.young = s.BootTicks < p.Start+youngFor && p.Start <= s.BootTicks
-	if !f.grouped || (d.pass+uint64(p.Pid))%membershipPasses == 0 {
+	// One that started during the pass is younger than that.
+	f.young = s.BootTicks < p.Start+youngFor && p.Start < s.BootTicks+youngFor
+	if spread := time.Duration(p.Pid%membershipSpread) * time.Second; !f.grouped || s.At.Sub(f.groupedAt) >= membershipTime+spread {
 		d.readGroup(p, f)
+		f.groupedAt = s.At
 	}
 	return f
 }

@@ -9,6 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,10 +50,71 @@ func play(part string) int {
 		}
 		_, _ = bufio.NewReader(out).ReadString('\n')
 		fmt.Println(cmd.Process.Pid)
+	case "executor": // becomes another program, which ends with its input
+		path, err := exec.LookPath(argument)
+		if err != nil {
+			return 1
+		}
+		fmt.Println("soon")
+		fmt.Println(unix.Exec(path, []string{path}, os.Environ()))
+		return 1
 	case "namespace":
 		return playNamespace()
+	case "rights":
+		return playRights(argument)
 	}
 	return 0
+}
+
+// playRights says what of a process may be read by one that has given up being
+// root, but for some capabilities.
+func playRights(argument string) int {
+	runtime.LockOSThread() // whose rights these are
+	pid, list, _ := strings.Cut(argument, ":")
+	if err := keepCapabilities(list); err != nil {
+		fmt.Println("skip:", err)
+		return 0
+	}
+	number, _ := strconv.Atoi(pid)
+	var said []string
+	for _, what := range []string{"environ", "fd", "exe"} {
+		l := newLooker("/", []Rule{{Exe: regexp.MustCompile("x")}})
+		k := look{pid: number, name: coreName}
+		switch what {
+		case "environ":
+			l.lookEnviron(&k)
+		case "fd":
+			l.lookOpen(&k)
+		case "exe":
+			l.findRule(&k)
+		}
+		answer := " good"
+		if k.denied {
+			answer = " denied"
+		}
+		said = append(said, what+answer)
+	}
+	fmt.Println(strings.Join(said, ", "))
+	return 0
+}
+
+func keepCapabilities(list string) error {
+	const nobody = 65534
+	var effective uint32
+	for number := range strings.SplitSeq(list, ",") {
+		if n, err := strconv.Atoi(number); err == nil {
+			effective |= 1 << n
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+		return errno // of this thread alone
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := [2]unix.CapUserData{{Effective: effective, Permitted: effective}}
+	return unix.Capset(&header, &data[0])
 }
 
 type child struct {
@@ -67,13 +131,15 @@ func command(part string) *exec.Cmd {
 	return cmd
 }
 
-func startPart(part string) *child {
+func startPart(part string) *child { return startCommand(command(part)) }
+
+func startCommand(cmd *exec.Cmd) *child {
 	// A pipe of our own stays open when the child was waited for.
 	in, stdin, err := os.Pipe()
 	if err != nil {
 		panic(err)
 	}
-	c := &child{cmd: command(part), stdin: stdin}
+	c := &child{cmd: cmd, stdin: stdin}
 	c.cmd.Stdin = in
 	out, _ := c.cmd.StdoutPipe()
 	c.lines = bufio.NewReader(out)
@@ -82,6 +148,13 @@ func startPart(part string) *child {
 	}
 	_ = in.Close()
 	return c
+}
+
+// startCore starts a script as W&B starts its wandb-core.
+func startCore(script, run string) *child {
+	cmd := exec.Command(script, "--port-filename", "/nowhere", "--pid", strconv.Itoa(os.Getpid()), run) // ends with its input
+	cmd.Env = append(os.Environ(), "WANDB_PROJECT=real", "WANDB_API_KEY=secret")
+	return startCommand(cmd)
 }
 
 // startHeld starts one that has burnt its time already when this returns.
@@ -129,13 +202,22 @@ func playRoot() int {
 			if err := startPart(words[1]).wait(); err != nil {
 				answer = err.Error()
 			}
-		case "hold": // name part
-			c := startPart(words[2])
+		case "hold", "core": // name part, name script file
+			var c *child
+			if words[0] == "hold" {
+				c = startPart(words[2])
+			} else {
+				c = startCore(words[2], words[3])
+			}
 			if answer, _ = c.lines.ReadString('\n'); answer == "" {
 				answer = "nothing\n"
 			}
 			answer = strings.TrimSpace(answer)
 			held[words[1]] = c
+		case "tell": // name
+			_, _ = fmt.Fprintln(held[words[1]].stdin, "go on")
+			answer, _ = held[words[1]].lines.ReadString('\n')
+			answer = strings.TrimSpace(answer)
 		case "release": // name
 			held[words[1]].release()
 			delete(held, words[1])

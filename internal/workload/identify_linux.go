@@ -6,8 +6,8 @@ package workload
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
@@ -21,17 +21,28 @@ func (a *assignment) identify(ctx context.Context, v *View) {
 			roots = append(roots, person{w.Root, f})
 		}
 	}
-	a.d.lookInto(ctx, a.s, lookRoot|lookEnviron, roots)
-	byRoot := map[int][]Run{}
-	for _, r := range v.Runs {
-		byRoot[r.TargetPid] = append(byRoot[r.TargetPid], r)
-	}
-	for _, w := range a.drafts {
-		if w.Kind == KindProcess {
-			w.runs = byRoot[w.Root.Pid]
+	a.d.lookInto(ctx, lookRoot|lookEnviron, roots)
+	for _, r := range v.Runs { // the configured process has them in its tree
+		if w := a.owners[r.TargetPid]; w != nil && w.Kind == KindProcess {
+			w.runs = append(w.runs, r)
 		}
-		a.identifyOne(w, v.Jobs)
 	}
+	for pid, job := range v.Jobs {
+		if w := a.owners[pid]; w != nil && job.isRank() {
+			w.jobs = append(w.jobs, job)
+		}
+	}
+	several := map[string]bool{}
+	for _, w := range a.drafts {
+		slices.SortFunc(w.runs, byStart)
+		a.identifyOne(w)
+		if w.IsGroup() && (len(w.jobs) > 1 || a.d.severalRanks[w.Identity.ID]) {
+			// One that is left of several does not become the one.
+			several[w.Identity.ID] = true
+			w.Identity.Rank, w.Identity.LocalRank = identity.Number{}, identity.Number{}
+		}
+	}
+	a.d.severalRanks = several
 	a.d.names.add(ctx, a)
 	a.noticeDenied()
 }
@@ -39,21 +50,23 @@ func (a *assignment) identify(ctx context.Context, v *View) {
 // nobody is what is known of a process that there was no room to look into.
 var nobody = &facts{}
 
-func (a *assignment) identifyOne(w *draft, jobs map[int]Job) {
+func (a *assignment) identifyOne(w *draft) {
 	f := a.d.facts[w.Root.Key()]
 	if f == nil {
 		f = nobody
 	}
 	id := &w.Identity
 	id.Kind = string(w.Kind)
-	id.Pid, id.Executable, id.Command = w.Root.Pid, clean(w.Root.Name), f.command
+	if !w.IsGroup() { // which has many, that come and go
+		id.Pid, id.Executable, id.Command = w.Root.Pid, clean(w.Root.Name), f.command
+	}
 	setRuns(id, w.runs)
 	group := f.place()
-	setPlace(id, &group, f.env)
+	a.setPlace(id, &group, f.env)
 	if w.Kind == KindStep {
 		id.SlurmTask = "" // it may have several
 	}
-	id.Rank, id.LocalRank, id.WorldSize = w.place(jobs, f.env, func(pid int) bool { return a.owners[pid] == w })
+	id.Rank, id.LocalRank, id.WorldSize = w.place(f.env)
 	if !w.IsGroup() {
 		w.Group = cmp.Or(group.ContainerGroup, group.StepGroup)
 		id.ID = "pid-" + strconv.Itoa(id.Pid)
@@ -81,21 +94,39 @@ func setRuns(id *identity.Workload, runs []Run) {
 	id.RunID, id.Mode = first.ID, first.Mode
 	id.Project, id.Entity, id.Group = first.Project, first.Entity, first.Group
 	id.JobType, id.SweepID = first.JobType, first.SweepID
-	if len(runs) == 1 {
-		return
-	}
 	ids := make([]string, 0, len(runs))
 	for i := range runs {
-		ids = append(ids, runs[i].ID)
+		if !slices.Contains(ids, runs[i].ID) { // resumed, and the old log still open
+			ids = append(ids, runs[i].ID)
+		}
 	}
-	id.RunIDs = strings.Join(ids, ",")
+	if len(ids) > 1 {
+		id.RunIDs = join(ids)
+	}
 }
 
-func setPlace(id *identity.Workload, g *cgroup.Identity, env *environment) {
+// join lists as many as there is room for in a value, and says how many more
+// there are.
+func join(ids []string) string {
+	const room = maxValue - len(",+1000000")
+	list := ids[0]
+	for i, id := range ids[1:] {
+		if len(list)+1+len(id) > room {
+			return list + ",+" + strconv.Itoa(len(ids)-1-i)
+		}
+		list += "," + id
+	}
+	return list
+}
+
+func (a *assignment) setPlace(id *identity.Workload, g *cgroup.Identity, env *environment) {
 	id.ContainerID, id.ContainerRuntime = g.ContainerID, g.Runtime
 	id.PodUID, id.QoS, id.ECSTask = g.PodUID, g.QoS, g.ECSTask
 	id.SlurmTask, id.SlurmUID, id.SlurmSLUID = g.SlurmTask, g.SlurmUID, g.SlurmSLUID
 	job := env.place()
+	if a.slurmGroups && g.SlurmJob == "" && g.SlurmSLUID == "" {
+		return // it has left its job
+	}
 	id.SlurmJob, id.SlurmStep = cmp.Or(g.SlurmJob, job.SlurmJob), g.SlurmStep
 	if id.SlurmJob == job.SlurmJob {
 		id.SlurmStep = cmp.Or(g.SlurmStep, job.SlurmStep)

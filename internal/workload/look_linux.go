@@ -15,8 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
@@ -50,8 +51,12 @@ const (
 	// maxStatus and maxMounts are far above what these files can be.
 	maxStatus = 1 << 20
 	maxMounts = 8 << 20
-	// lookTimeout is how long a process may take to be looked into.
+	// lookTimeout is how long the looks of one kind may take in one pass; one
+	// process may take half of that.
 	lookTimeout = 2 * time.Second
+	// maxStuck bounds the processes that do not answer and are left alone. With one
+	// more, nothing is looked into any longer.
+	maxStuck = 8
 )
 
 // look is one look into a process, and what it found.
@@ -78,30 +83,64 @@ type look struct {
 // and those that need the right to trace it. All that it has belongs to its slot.
 type looker struct {
 	slot guard.Slot
-	// at is the pid that is looked into.
-	at atomic.Int64
+	// mu guards at, which process is looked into, and since when.
+	mu    sync.Mutex
+	at    look
+	since time.Time
 
 	rootPath, proc string
 	rules          []Rule
-	// readlink and userName are what tests replace.
+	// readlink and timeout are what tests replace.
 	readlink func(name string) (string, error)
-	userName func(uid int) string
+	timeout  time.Duration
 
 	envs  environments
-	users map[int]string
+	users map[int]userName
 	buf   []byte
 }
 
+// userName is the name of a user, empty when it was not known at a time.
+type userName struct {
+	name string
+	at   time.Time
+}
+
+// userRetry is how long a user whose name was not known is not asked for again.
+const userRetry = time.Minute
+
 func newLooker(rootPath string, rules []Rule) *looker {
-	l := &looker{
+	return &looker{
 		rootPath: rootPath,
 		proc:     filepath.Join("/", rootPath, "proc"),
 		rules:    rules,
 		readlink: os.Readlink,
-		users:    map[int]string{},
+		timeout:  lookTimeout,
+		users:    map[int]userName{},
 	}
-	l.userName = l.findUser
-	return l
+}
+
+// another returns a looker for what this one would look into, if it did not hang.
+func (l *looker) another() *looker {
+	other := newLooker(l.rootPath, l.rules)
+	other.readlink, other.timeout = l.readlink, l.timeout
+	return other
+}
+
+// hung returns the process that does not answer. That the time for many was over
+// is nobody's fault.
+func (l *looker) hung() (look, bool) {
+	if !l.slot.Hung() {
+		return look{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at, time.Since(l.since) >= l.timeout/2
+}
+
+func (l *looker) goOnWith(k *look) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at, l.since = *k, time.Now()
 }
 
 // lookInto looks into processes and returns the looks that were made in time; err
@@ -110,7 +149,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := atMost(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, share(ctx, l.timeout))
 	defer cancel()
 	var mu sync.Mutex
 	over := false // what comes later is nobody's
@@ -120,7 +159,7 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 				return struct{}{}, context.Cause(ctx)
 			}
 			found := wanted[i]
-			l.at.Store(int64(found.pid))
+			l.goOnWith(&found)
 			l.look(&found)
 			mu.Lock()
 			if !over {
@@ -136,13 +175,13 @@ func (l *looker) lookInto(ctx context.Context, wanted []look) (made []look, err 
 	return made, err
 }
 
-// atMost leaves half of the time that there is to the rest of the scrape: what
-// is not told costs itself only.
-func atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// share is how long what may hang can take of the time that is left: half of it
+// at most, so that the rest of the scrape is not lost with it.
+func share(ctx context.Context, limit time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		d = min(d, time.Until(deadline)/2)
+		return min(limit, time.Until(deadline)/2)
 	}
-	return context.WithTimeout(ctx, d)
+	return limit
 }
 
 func (l *looker) look(k *look) {
@@ -206,10 +245,29 @@ func (l *looker) lookOpen(k *look) {
 	for _, name := range names {
 		target, err := l.readlink(path.Join(dir.Name(), name))
 		l.note(k, err)
-		if err == nil {
+		if err == nil && (!isLog(target) || l.isWritten(k, name)) {
 			k.open = append(k.open, target)
 		}
 	}
+}
+
+// isLog tells the transaction logs of runs.
+func isLog(target string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(target, deletedSuffix), ".wandb")
+}
+
+// isWritten tells whether a file is open for writing: who only reads a log, as to
+// upload it later, is not the run. What is not told counts as written.
+func (l *looker) isWritten(k *look, descriptor string) bool {
+	for line := range bytes.Lines(l.read(k, "fdinfo/"+descriptor, maxStatus)) {
+		value, ok := bytes.CutPrefix(line, []byte("flags:"))
+		if !ok {
+			continue
+		}
+		flags, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 8, 64)
+		return err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY
+	}
+	return true
 }
 
 func (l *looker) lookPids(k *look) {
@@ -219,14 +277,21 @@ func (l *looker) lookPids(k *look) {
 }
 
 func (l *looker) lookRoot(k *look) {
-	command, _, _ := bytes.Cut(l.read(k, "cmdline", maxCommand), []byte{0})
-	k.command = clean(string(command))
+	k.command = program(l.read(k, "cmdline", maxCommand))
 	content, err := guard.ReadFile(l.file(k, "mountinfo"), maxMounts)
 	if err != nil {
 		return
 	}
 	mounts, _ := procread.ParseMountinfo(nil, content)
 	k.mounts = cgroup.ContainerOfMounts(mounts)
+}
+
+// program is the first word of a command line. A process may have written a title
+// over it, with blanks between what were its arguments.
+func program(cmdline []byte) string {
+	argument, _, _ := bytes.Cut(cmdline, []byte{0})
+	word, _, _ := strings.Cut(strings.TrimLeft(string(argument), " "), " ")
+	return clean(word)
 }
 
 // findRule returns the number of the first rule that matches, else -1.
@@ -263,7 +328,7 @@ func (m *matcher) matchesUser(r *Rule) bool {
 		if !ok {
 			return false
 		}
-		name, number := m.userName(uid), strconv.Itoa(uid)
+		name, number := m.findUser(uid), strconv.Itoa(uid)
 		m.user, m.uid = &name, &number
 	}
 	return (*m.user != "" && r.User.MatchString(*m.user)) || r.User.MatchString(*m.uid)
@@ -291,11 +356,10 @@ func (m *matcher) readExe() string {
 // findUser asks for the name of a user: the system's directories, LDAP included,
 // for our own machine, else the file of the machine that is mounted.
 func (l *looker) findUser(uid int) string {
-	name, ok := l.users[uid]
-	if ok {
-		return name
+	if known := l.users[uid]; known.name != "" || time.Since(known.at) < userRetry {
+		return known.name
 	}
-	id := strconv.Itoa(uid)
+	id, name := strconv.Itoa(uid), ""
 	if l.rootPath == "" || l.rootPath == "/" {
 		if u, err := user.LookupId(id); err == nil {
 			name = u.Username
@@ -303,7 +367,7 @@ func (l *looker) findUser(uid int) string {
 	} else if content, err := guard.ReadFile(filepath.Join(l.rootPath, "etc/passwd"), maxMounts); err == nil {
 		name = passwdName(content, id)
 	}
-	l.users[uid] = name
+	l.users[uid] = userName{name, time.Now()}
 	return name
 }
 

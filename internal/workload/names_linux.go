@@ -4,7 +4,9 @@
 package workload
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,12 +14,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/kubelet"
 )
 
 const (
-	// namesTimeout is how much of a scrape's time the names may cost.
+	// namesTimeout is how much of a scrape's time the names may cost at most.
 	namesTimeout = 2 * time.Second
 	// namesRetry is how long a container that nobody knew is not asked for again.
 	namesRetry = time.Minute
@@ -26,6 +29,7 @@ const (
 // containerNames remembers who containers are.
 type containerNames struct {
 	source Names
+	slot   *guard.Slot
 	byID   map[string]kubelet.Container
 	// unidentified are those of which only the names are known.
 	unidentified []kubelet.Container
@@ -34,7 +38,7 @@ type containerNames struct {
 }
 
 func newContainerNames() *containerNames {
-	return &containerNames{byID: map[string]kubelet.Container{}, asked: map[string]time.Time{}}
+	return &containerNames{slot: &guard.Slot{}, byID: map[string]kubelet.Container{}, asked: map[string]time.Time{}}
 }
 
 // add puts the names of pods and containers into identities. Whoever knows them
@@ -66,7 +70,7 @@ func (n *containerNames) unknown(a *assignment) []string {
 	now := a.s.At
 	for _, w := range a.drafts {
 		id := w.Identity // a copy: to see whether it would get a name
-		if id.ContainerID == "" || n.name(&id, a.envOf(w)) || now.Sub(n.asked[id.ContainerID]) < namesRetry {
+		if id.ContainerID == "" || id.PodUID == "" || n.name(&id, a.envOf(w)) || now.Sub(n.asked[id.ContainerID]) < namesRetry {
 			continue
 		}
 		ids = append(ids, id.ContainerID)
@@ -75,12 +79,18 @@ func (n *containerNames) unknown(a *assignment) []string {
 }
 
 func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []string) {
-	ctx, cancel := atMost(ctx, namesTimeout)
+	limit := share(ctx, namesTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("no answer within %s: %w", limit.Round(time.Millisecond), context.DeadlineExceeded))
 	defer cancel()
-	all, err := n.source.Containers(ctx)
-	a.d.notice("names", err != nil, "The names of pods and containers cannot be had; their ids are given alone", zap.Error(err))
-	if len(all) > 0 || err == nil {
-		n.learn(all)
+	source := n.source
+	all, err := guard.Call(ctx, n.slot, func(ctx context.Context) (answer, error) {
+		all, err := source.Containers(ctx)
+		return answer{all, err}, nil // what is known comes with the error
+	})
+	a.d.notice("names", cmp.Or(err, all.err) != nil, "The names of pods and containers cannot be had; their ids are given alone", zap.Error(cmp.Or(err, all.err)))
+	if err == nil {
+		n.learn(all, a.drafts)
 	}
 	maps.DeleteFunc(n.asked, func(_ string, at time.Time) bool { return a.s.At.Sub(at) >= namesRetry })
 	for _, id := range unknown {
@@ -88,16 +98,36 @@ func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []strin
 	}
 }
 
-func (n *containerNames) learn(all []kubelet.Container) {
-	n.byID = make(map[string]kubelet.Container, len(all))
-	n.unidentified = n.unidentified[:0]
-	for i := range all {
-		if all[i].ID == "" {
-			n.unidentified = append(n.unidentified, all[i])
+// answer is what was told, and why it may not be all.
+type answer struct {
+	containers []kubelet.Container
+	err        error
+}
+
+// learn remembers an answer. Of one that is not all, the names of what still runs
+// stay.
+func (n *containerNames) learn(told answer, drafts []*draft) {
+	byID := make(map[string]kubelet.Container, len(told.containers))
+	var unidentified []kubelet.Container
+	for _, c := range told.containers {
+		if c.ID == "" {
+			unidentified = append(unidentified, c)
 			continue
 		}
-		n.byID[all[i].ID] = all[i]
+		byID[c.ID] = c
 	}
+	if told.err != nil {
+		for _, w := range drafts {
+			id := w.Identity.ContainerID
+			if c, ok := n.byID[id]; ok && byID[id].ID == "" {
+				byID[id] = c
+			}
+		}
+		if len(unidentified) == 0 {
+			unidentified = n.unidentified
+		}
+	}
+	n.byID, n.unidentified = byID, unidentified
 }
 
 // name puts the names into one identity, and tells whether they are known.

@@ -177,3 +177,77 @@ func TestRealPidReuse(t *testing.T) {
 	}
 	assert.Equal(t, "good", answer)
 }
+
+// coreScript is called wandb-core, and so is the process that runs it.
+const coreScript = `#!/bin/sh
+for run; do :; done
+exec 3>>"$run"
+echo open
+read x
+exec 3>&-
+echo closed
+read x
+`
+
+// A run of real processes: workers belong to it whatever they become, an orphan
+// that left its tree does not, and it is over when its file is closed.
+func TestRealRun(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, coreName)
+	require.NoError(t, os.WriteFile(script, []byte(coreScript), 0o700))
+	run := filepath.Join(dir, "wandb", "offline-run-20260102_030405-a-b-c", "run-a-b-c.wandb")
+	require.NoError(t, os.MkdirAll(filepath.Dir(run), 0o755))
+	r := &realTree{t: t, root: startPart("root")}
+	r.pid = r.root.cmd.Process.Pid
+	t.Cleanup(r.root.release)
+	logger, logged := observed()
+	d := NewDiscovery(Options{Discover: everything, Logger: logger})
+	t.Cleanup(d.Close)
+	take := func() (*View, *Workload) {
+		v, err := d.Take(t.Context())
+		require.NoError(t, err)
+		requireSound(t, d, v)
+		return v, v.Of(r.pid)
+	}
+	_, w := take()
+	if w != nil {
+		t.Skipf("all here is the %s %s", w.Kind, w.Identity.ID)
+	}
+
+	require.Equal(t, "open", r.tell("core core "+script+" "+run))
+	v, w := take()
+	require.NotNil(t, w)
+	assert.Equal(t, "run-a-b-c-"+strconv.Itoa(r.pid), w.Identity.ID)
+	assert.Equal(t, []string{"a-b-c", "offline", "real"}, []string{w.Identity.RunID, w.Identity.Mode, w.Identity.Project})
+	assert.Len(t, w.Members, 1, "without the core")
+	requireNoSecret(t, d, v, "secret")
+	cores := v.Snapshot.Tree(r.pid)
+	require.Len(t, cores, 2)
+	assert.Equal(t, coreName, cores[1].Name)
+	assert.Contains(t, v.Helpers, cores[1].Pid)
+
+	r.tell("hold worker held:0")
+	_, w = take()
+	assert.Len(t, w.Members, 2)
+	orphan, err := strconv.Atoi(r.tell("hold o orphaner:0"))
+	require.NoError(t, err)
+	r.do("reap o")
+	v, w = take()
+	assert.Len(t, w.Members, 2)
+	require.NotNil(t, v.Snapshot.Find(orphan), "it lives on")
+	assert.Nil(t, v.Of(orphan))
+	require.Equal(t, "soon", r.tell("hold e executor:cat"))
+	require.Eventually(t, func() bool {
+		_, w = take()
+		return len(w.Members) == 3 && (w.Members[1].Name == "cat" || w.Members[2].Name == "cat")
+	}, 20*time.Second, 5*time.Millisecond)
+	assert.Equal(t, "run-a-b-c-"+strconv.Itoa(r.pid), w.Identity.ID)
+
+	require.Equal(t, "closed", r.tell("tell core"))
+	v, w = take()
+	assert.Nil(t, w, "it is over")
+	assert.Contains(t, v.Helpers, cores[1].Pid)
+	for _, line := range logged() {
+		assert.NotContains(t, line, "secret")
+	}
+}

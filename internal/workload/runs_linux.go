@@ -67,13 +67,16 @@ func (d *Discovery) runs(ctx context.Context, s *Snapshot) []Run {
 	for _, p := range d.people {
 		if p.Name == coreName {
 			cores = append(cores, p)
+		}
+		if p.Name == coreName && !p.Blocked {
 			wanted = append(wanted, look{pid: p.Pid, key: p.Key(), name: p.Name, want: lookOpen})
 		}
 	}
-	for _, k := range d.learn(ctx, s, wanted) {
+	for _, k := range d.learn(ctx, wanted) {
 		d.facts[k.key].runs = liveRuns(k.open)
 	}
-	d.lookInto(ctx, s, lookPids, cores)
+	d.lookInto(ctx, lookPids, cores)
+	d.nested = nil
 	var all []Run
 	for _, core := range cores {
 		all = append(all, d.runsOf(ctx, s, core)...)
@@ -101,6 +104,7 @@ func (d *Discovery) runsOf(ctx context.Context, s *Snapshot, core person) []Run 
 	}
 	for i := range runs {
 		runs[i].CorePid, runs[i].TargetPid = core.Pid, targetPid
+		runs[i].started = coreEnv.place()
 		runs[i].describe(coreEnv, targetEnv)
 	}
 	return runs
@@ -111,8 +115,8 @@ func (d *Discovery) runsOf(ctx context.Context, s *Snapshot, core person) []Run 
 // wandb-core got the pid of one that ended.
 func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Process {
 	pid := core.facts.core.pid
-	if pid == 0 {
-		return nil
+	if pid == 0 || (core.facts.pids == nil && core.facts.looked&lookPids == 0) {
+		return nil // in which namespace the pid is meant is not known
 	}
 	var t *Process
 	if len(core.facts.pids) > 1 {
@@ -129,29 +133,21 @@ func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Pro
 // nestedTarget finds a pid of a nested pid namespace: the process that started
 // wandb-core as a rule, else the one that has this pid there.
 func (d *Discovery) nestedTarget(ctx context.Context, s *Snapshot, core person, pid int) *Process {
-	var older []person
-	for _, p := range d.people {
-		if p.Start <= core.Start {
-			older = append(older, p)
+	if parent := s.Find(core.Parent); parent != nil && d.facts[parent.Key()] != nil {
+		f := d.facts[parent.Key()]
+		d.lookInto(ctx, lookPids, []person{{parent, f}})
+		if f.isNested(core.facts, pid) {
+			return parent
 		}
 	}
-	if i := slices.IndexFunc(older, func(p person) bool { return p.Pid == core.Parent }); i >= 0 {
-		d.lookInto(ctx, s, lookPids, older[i:i+1])
-		if d.facts[older[i].Key()].isNested(core.facts, pid) {
-			return older[i].Process
-		}
+	if d.nested == nil {
+		d.indexNested(ctx)
 	}
-	d.lookInto(ctx, s, lookPids, older)
 	var found []person
-	for _, p := range older {
-		if p.facts.isNested(core.facts, pid) {
+	for _, p := range d.nested[pid] {
+		if p.Start <= core.Start && p.facts.isNested(core.facts, pid) {
 			found = append(found, p)
 		}
-	}
-	if len(found) > 1 { // the namespace may not be told: the container does as well
-		found = slices.DeleteFunc(found, func(p person) bool {
-			return p.facts.group.ContainerID != core.facts.group.ContainerID
-		})
 	}
 	if len(found) != 1 {
 		return nil // rather no process than a wrong one
@@ -159,12 +155,27 @@ func (d *Discovery) nestedTarget(ctx context.Context, s *Snapshot, core person, 
 	return found[0].Process
 }
 
+// indexNested finds the processes of nested namespaces by their pids there.
+func (d *Discovery) indexNested(ctx context.Context) {
+	d.lookInto(ctx, lookPids, d.people)
+	d.nested = map[int][]person{}
+	for _, p := range d.people {
+		if depth := len(p.facts.pids); depth > 1 {
+			inner := p.facts.pids[depth-1]
+			d.nested[inner] = append(d.nested[inner], p)
+		}
+	}
+}
+
 // isNested tells whether the process may be the one that has this pid in the pid
-// namespace of another.
+// namespace of another. Where the namespace is not told the container does as well.
 func (f *facts) isNested(other *facts, pid int) bool {
 	depth := len(other.pids)
 	if len(f.pids) != depth || f.pids[depth-1] != pid {
 		return false
 	}
-	return f.namespace == other.namespace || f.namespace == "" || other.namespace == ""
+	if f.namespace == "" || other.namespace == "" {
+		return f.group.ContainerID == other.group.ContainerID
+	}
+	return f.namespace == other.namespace
 }

@@ -29,6 +29,8 @@ type simulator struct {
 	// pass may take one that just left for a member still: then all that they
 	// and their children ever use.
 	used uint64
+	// all is what everybody on the machine used.
+	all uint64
 }
 
 type simRules struct {
@@ -56,6 +58,11 @@ type simProcess struct {
 	children             []*simProcess
 	ignores, isSubreaper bool
 	wasMember            bool
+	// group, when it is not 0, is the container that it is in, which its children
+	// inherit.
+	group int
+	// isRun makes a workload of its tree, isHelper none of it.
+	isRun, isHelper bool
 }
 
 const rootPid = 10
@@ -129,6 +136,7 @@ func (s *simulator) step() {
 
 func (s *simulator) use(p *simProcess, ticks uint64) {
 	p.Own += ticks
+	s.all += ticks
 	if p.inTree(s.root) || (s.rules.torn && p.wasMember) {
 		s.used += ticks
 	}
@@ -144,7 +152,7 @@ func (s *simulator) fork(parent *simProcess) {
 		return
 	}
 	child := s.add(pid, parent)
-	child.wasMember = parent.wasMember
+	child.wasMember, child.group = parent.wasMember, parent.group
 	child.ignores = s.rules.ignoring && s.chance(4)
 	child.isSubreaper = s.rules.subreapers && s.chance(4)
 }

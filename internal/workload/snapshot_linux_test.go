@@ -56,8 +56,8 @@ func statLine(p *Process) string {
 	if p.Zombie {
 		state = "Z"
 	}
-	return fmt.Sprintf("%d (%s) %s %d 1 1 0 -1 4194304 1 2 3 4 %d 0 %d 0 20 0 %d 0 %d 1 2 3 4\n",
-		p.Pid, p.Name, state, p.Parent, p.Own, p.Children, p.Threads, p.Start)
+	return fmt.Sprintf("%d (%s) %s %d 1 1 0 -1 4194304 1 2 3 4 %d 0 %d 0 20 0 %d 0 %d 1 2 3 4 5 %d 0\n",
+		p.Pid, p.Name, state, p.Parent, p.Own, p.Children, p.Threads, p.Start, p.stack)
 }
 
 func (f *fixture) add(processes ...Process) {

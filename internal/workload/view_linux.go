@@ -57,3 +57,18 @@ func (v *View) Of(pid int) *Workload { return v.byPid[pid] }
 // IsGroup tells whether the workload is a set of processes, such as a container,
 // which stays the same when its first process ends.
 func (w *Workload) IsGroup() bool { return w.Kind == KindStep || w.Kind == KindContainer }
+
+// Firsts are the members whose parents are none.
+func (w *Workload) Firsts() []*Process {
+	in := make(map[int]bool, len(w.Members))
+	for _, p := range w.Members {
+		in[p.Pid] = true
+	}
+	var firsts []*Process
+	for _, p := range w.Members {
+		if !in[p.Parent] {
+			firsts = append(firsts, p)
+		}
+	}
+	return firsts
+}

@@ -6,6 +6,7 @@ package workload
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -22,7 +23,10 @@ type Run struct {
 	Started string
 	// CorePid is wandb-core's pid, TargetPid that of the training process as it is
 	// seen here; 0 when that is gone or cannot be found.
-	CorePid, TargetPid                       int
+	CorePid, TargetPid int
+	// started is the place in a distributed job that wandb-core's environment tells:
+	// scripts may set it after their start.
+	started                                  Job
 	Project, Entity, Group, JobType, SweepID string
 }
 
@@ -53,25 +57,38 @@ type coreArguments struct {
 func parseCoreArguments(cmdline []byte) coreArguments {
 	var a coreArguments
 	awaitsPid := false
+	if len(cmdline) >= maxCommand { // the last one is cut off
+		cmdline = cmdline[:bytes.LastIndexByte(cmdline, 0)+1]
+	}
 	for arg := range bytes.SplitSeq(cmdline, []byte{0}) {
 		text := string(arg)
-		value, isPid := strings.CutPrefix(strings.TrimPrefix(text, "-"), "-pid=")
-		switch {
-		case awaitsPid || isPid:
-			if awaitsPid {
-				value = text
-			}
-			if pid, err := strconv.Atoi(value); err == nil && pid > 0 {
-				a.pid = pid
-			}
+		if awaitsPid {
+			a.setPid(text)
 			awaitsPid = false
-		case text == "--pid" || text == "-pid":
-			awaitsPid = true
-		case text == "--detached" || text == "-detached" || text == "--detached=true":
-			a.detached = true
+			continue
+		}
+		// One dash or two, as in all programs written in Go.
+		flag, isFlag := strings.CutPrefix(text, "-")
+		if !isFlag {
+			continue
+		}
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(flag, "-"), "=")
+		switch name {
+		case "pid":
+			a.setPid(value)
+			awaitsPid = !hasValue
+		case "detached":
+			on, err := strconv.ParseBool(value)
+			a.detached = !hasValue || (on && err == nil)
 		}
 	}
 	return a
+}
+
+func (a *coreArguments) setPid(text string) {
+	if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
+		a.pid = pid
+	}
 }
 
 // runFolder is the name of a run's folder.
@@ -106,18 +123,17 @@ func liveRuns(open []string) []Run {
 		if path.Base(name) != internalLog || path.Base(logs) != "logs" || logged[folder] {
 			continue
 		}
-		if m := runFolder.FindStringSubmatch(path.Base(folder)); m != nil {
+		if m := runFolder.FindStringSubmatch(path.Base(folder)); m != nil && clean(m[3]) != "" {
 			runs[folder] = newRun(m[3], path.Base(folder))
 		}
 	}
-	sorted := make([]Run, 0, len(runs))
-	for _, r := range runs {
-		sorted = append(sorted, r)
-	}
-	slices.SortFunc(sorted, func(a, b Run) int {
-		return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.ID, b.ID))
-	})
+	sorted := slices.SortedFunc(maps.Values(runs), byStart)
 	return slices.Compact(sorted)
+}
+
+// byStart puts the run that started first first.
+func byStart(a, b Run) int {
+	return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Mode, b.Mode))
 }
 
 // transactionLog returns the run of a file run-ID.wandb.
@@ -127,7 +143,7 @@ func transactionLog(base string) (id string, ok bool) {
 		return "", false
 	}
 	id, ok = strings.CutPrefix(id, "run-")
-	return id, ok && id != ""
+	return id, ok && clean(id) != ""
 }
 
 func newRun(id, folder string) Run {

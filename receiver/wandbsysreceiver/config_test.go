@@ -5,6 +5,7 @@ package wandbsysreceiver
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,27 @@ func hostSection(interval, delay, timeout time.Duration) map[string]scrapers.Con
 	}}
 }
 
+// allWorkloadKeys is what testdata/config.yaml gives for every key of workloads.
+func allWorkloadKeys() WorkloadsConfig {
+	w := WorkloadsConfig{
+		Pid:      "self",
+		Discover: []string{"slurm", "wandb"},
+		Match: []MatchConfig{
+			{Name: "^python3?$", Exe: "/venv/", Command: `train\.py`, User: "^alice$"},
+			{Command: "ollama"},
+		},
+		MaxWorkloads: 40,
+		MaxProcesses: 4000,
+		Kubernetes:   kubelet.NewDefaultConfig(),
+	}
+	list := w.Kubernetes.Kubelet.GetOrInsertDefault()
+	list.HTTP.Endpoint, list.TokenFile, list.HTTP.Timeout = "https://node-7:10250", "/run/token", time.Second
+	list.HTTP.TLS.CAFile = "/run/ca.crt"
+	resources := w.Kubernetes.PodResources.GetOrInsertDefault()
+	resources.Endpoint, resources.Timeout = "unix:///run/pods.sock", 3*time.Second
+	return w
+}
+
 func TestConfigAccepted(t *testing.T) {
 	defaultHost := hostSection(15*time.Second, time.Second, 10*time.Second)
 	for name, want := range map[string]func(*Config){
@@ -112,7 +134,7 @@ func TestConfigAccepted(t *testing.T) {
 			c.delaySet = map[string]bool{"": true, "host": false}
 			c.Naming, c.Label, c.HostName = naming.SDK, "node-a", "trainer-7"
 			c.DetectionInterval = time.Minute
-			c.Workloads.Pid, c.Workloads.TrackProcessTree = "self", false
+			c.Workloads = allWorkloadKeys()
 			c.Scrapers = hostSection(30*time.Second, time.Second, 20*time.Second)
 			section := c.Scrapers["host"].(*host.Config)
 			section.DiskPaths, section.CommonConfig.MaxSeries = []string{"/", "/data"}, 500
@@ -164,9 +186,20 @@ func TestConfigAccepted(t *testing.T) {
 		"pid_number_in_quotes": func(c *Config) {
 			c.Workloads.Pid = "1"
 		},
-		"pid_self": func(c *Config) { c.Workloads.Pid = "self" },
-		"tree_off": func(c *Config) { c.Workloads.Pid, c.Workloads.TrackProcessTree = "self", false },
-		"tree_on":  func(c *Config) { c.Workloads.Pid = "self" },
+		"pid_self":         func(c *Config) { c.Workloads.Pid = "self" },
+		"tree_off":         func(c *Config) { c.Workloads.Pid, c.Workloads.TrackProcessTree = "self", false },
+		"tree_on":          func(c *Config) { c.Workloads.Pid = "self" },
+		"discover_default": nil,
+		"discover_none":    func(c *Config) { c.Workloads.Discover = []string{} },
+		"discover_one":     func(c *Config) { c.Workloads.Discover = []string{"kubernetes"} },
+		"discover_word":    func(c *Config) { c.Workloads.Discover = []string{"wandb"} },
+		"match_one":        func(c *Config) { c.Workloads.Match = []MatchConfig{{User: "1000"}} },
+		"match_none":       func(c *Config) { c.Workloads.Match = []MatchConfig{} },
+		"kubernetes_null":  nil,
+		"kubelet_on": func(c *Config) {
+			c.Workloads.Kubernetes.Kubelet.GetOrInsertDefault().HTTP.Endpoint = "https://node-7:10250"
+		},
+		"pod_resources_on": func(c *Config) { c.Workloads.Kubernetes.PodResources.GetOrInsertDefault() },
 		"disk_none": func(c *Config) {
 			c.Scrapers, c.delaySet = hostSection(15*time.Second, time.Second, 10*time.Second), map[string]bool{"": false, "host": false}
 			c.Scrapers["host"].(*host.Config).DiskPaths = []string{}
@@ -208,6 +241,13 @@ func TestConfigRefusedWhenDecoding(t *testing.T) {
 		"wrong_workloads":             "'' " + decoding + "'workloads' expected a map or struct, got \"slice\"",
 		"unknown_metric":              "'' " + decoding + "'metrics' has invalid keys: gpu.temprature",
 		"discover_map":                "'' " + decoding + "'workloads.discover' source data must be an array or slice, got map",
+		"match_map":                   "'' " + decoding + "'workloads.match' source data must be an array or slice, got map",
+		"match_text":                  "'' " + decoding + "'workloads.match[0]' expected a map or struct, got \"string\"",
+		"match_unknown_key":           "'' " + decoding + "'workloads.match[0]' has invalid keys: pid",
+		"max_workloads_word":          "'' " + decoding + "'workloads.max_workloads' expected type 'int', got unconvertible type 'string'",
+		"kubernetes_word":             "'' " + decoding + "'workloads.kubernetes' expected a map or struct, got \"bool\"",
+		"kubernetes_unknown_key":      "'' " + decoding + "'workloads.kubernetes' has invalid keys: api",
+		"kubelet_unknown_key":         "'' " + decoding + "'workloads.kubernetes.kubelet' " + decoding + "'kubelet.PodListConfig' has invalid keys: endpont",
 		"tree_word":                   "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'string'",
 		"tree_number":                 "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'int'",
 		"denominator_number":          "'' scrapers::host: " + decoding + "'cpu_denominator' expected type 'host.cpuDenominator', got unconvertible type 'int'",
@@ -228,37 +268,82 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 		noTimeout = "timeout: 0s: must be above 0, since a source may never answer"
 		styles    = "; use template, tag or sdk"
 		noPid     = `: must be a process id, or "self" for the collector itself`
+		kinds     = "; use wandb, slurm, kubernetes or gpu"
+		noHolders = "workloads: discover: gpu: no family of this version tells which processes hold an accelerator"
+		noRule    = "a rule without any of name, exe, command and user would match every process"
+
+		noKubeletTimeout = "timeout: 0s: must be above 0, since the kubelet may never answer"
 	)
+	noEndpoint := func(endpoint string) string {
+		return fmt.Sprintf("endpoint: %q: must be https://NODE:10250, or http://NODE:10255 for the read-only port", endpoint)
+	}
+	noSocket := func(endpoint string) string {
+		return fmt.Sprintf("endpoint: %q: must be a socket as unix:///var/lib/kubelet/pod-resources/kubelet.sock", endpoint)
+	}
+	t.Setenv("NODE_NAME", "")
 	for name, want := range map[string]string{
 		// The path is confmap's, which knows no name for a squashed field.
-		"interval_negative":     "collection_interval: -1s: must be 100ms at least",
-		"interval_zero":         "collection_interval: 0s: must be 100ms at least",
-		"timeout_negative":      "timeout: -1s: must be above 0, since a source may never answer",
-		"family_interval_zero":  "scrapers::host: collection_interval: 0s: must be 100ms at least",
-		"timeout_long":          "timeout: 6s: must not be longer than collection_interval (5s)",
-		"interval_below_100ms":  "collection_interval: 100ns: must be 100ms at least",
-		"no_instance_id":        "resource_attributes::service.instance.id: cannot be switched off, since exporters would merge the resources",
-		"no_service_name":       "resource_attributes::service.name: cannot be switched off, since exporters would merge the resources",
-		"timeout_zero":          noTimeout,
-		"delay_negative":        "initial_delay: -1s: must not be negative",
-		"family_timeout_long":   "scrapers::host: timeout: 5s: must not be longer than collection_interval (4s)",
-		"family_timeout_zero":   "scrapers::host: " + noTimeout,
-		"family_delay_negative": "scrapers::host: initial_delay: -1s: must not be negative",
-		"detection_zero":        "detection_interval: 0s: must be above 0",
-		"detection_negative":    "detection_interval: -1m0s: must be above 0",
-		"root_relative":         `root_path: "hostfs": must be absolute`,
-		"root_missing":          "root_path: stat /no/such/folder: no such file or directory; mount the machine's / there",
-		"root_file":             `root_path: "/dev/null": is not a directory`,
-		"naming_unknown":        `naming: unknown value "tags"` + styles,
-		"naming_empty":          `naming: unknown value ""` + styles,
-		"naming_semconv":        "naming: semconv is not available yet" + styles,
-		"label_newline":         `label: "a\nb": must be one line`,
-		"pid_negative":          "workloads: pid: -1" + noPid,
-		"pid_float":             "workloads: pid: 1.5" + noPid,
-		"pid_word":              "workloads: pid: me" + noPid,
-		"pid_bool":              "workloads: pid: true" + noPid,
-		"pid_list":              "workloads: pid: [1 2]" + noPid,
-		"pid_gone":              `workloads: pid: there is no process 999999999 below /proc; name one that runs, by its pid there, or "self" for the collector itself`,
+		"interval_negative":          "collection_interval: -1s: must be 100ms at least",
+		"interval_zero":              "collection_interval: 0s: must be 100ms at least",
+		"timeout_negative":           "timeout: -1s: must be above 0, since a source may never answer",
+		"family_interval_zero":       "scrapers::host: collection_interval: 0s: must be 100ms at least",
+		"timeout_long":               "timeout: 6s: must not be longer than collection_interval (5s)",
+		"interval_below_100ms":       "collection_interval: 100ns: must be 100ms at least",
+		"no_instance_id":             "resource_attributes::service.instance.id: cannot be switched off, since exporters would merge the resources",
+		"no_service_name":            "resource_attributes::service.name: cannot be switched off, since exporters would merge the resources",
+		"timeout_zero":               noTimeout,
+		"delay_negative":             "initial_delay: -1s: must not be negative",
+		"family_timeout_long":        "scrapers::host: timeout: 5s: must not be longer than collection_interval (4s)",
+		"family_timeout_zero":        "scrapers::host: " + noTimeout,
+		"family_delay_negative":      "scrapers::host: initial_delay: -1s: must not be negative",
+		"detection_zero":             "detection_interval: 0s: must be above 0",
+		"detection_negative":         "detection_interval: -1m0s: must be above 0",
+		"root_relative":              `root_path: "hostfs": must be absolute`,
+		"root_missing":               "root_path: stat /no/such/folder: no such file or directory; mount the machine's / there",
+		"root_file":                  `root_path: "/dev/null": is not a directory`,
+		"naming_unknown":             `naming: unknown value "tags"` + styles,
+		"naming_empty":               `naming: unknown value ""` + styles,
+		"naming_semconv":             "naming: semconv is not available yet" + styles,
+		"label_newline":              `label: "a\nb": must be one line`,
+		"pid_negative":               "workloads: pid: -1" + noPid,
+		"pid_float":                  "workloads: pid: 1.5" + noPid,
+		"pid_word":                   "workloads: pid: me" + noPid,
+		"pid_bool":                   "workloads: pid: true" + noPid,
+		"pid_list":                   "workloads: pid: [1 2]" + noPid,
+		"pid_gone":                   `workloads: pid: there is no process 999999999 below /proc; name one that runs, by its pid there, or "self" for the collector itself`,
+		"discover_unknown":           `workloads: discover::1: unknown value "docker"` + kinds,
+		"discover_case":              `workloads: discover::0: unknown value "Wandb"` + kinds,
+		"discover_holders":           noHolders,
+		"match_empty_rule":           "workloads::match::1: " + noRule,
+		"match_empty_expressions":    "workloads::match::0: " + noRule,
+		"match_bad_name":             "workloads::match::0: name: error parsing regexp: missing closing ): `python(`",
+		"match_bad_exe":              "workloads::match::1: exe: error parsing regexp: missing argument to repetition operator: `*`",
+		"match_bad_command":          "workloads::match::0: command: error parsing regexp: invalid character class range: `z-a`",
+		"match_bad_user":             "workloads::match::0: user: error parsing regexp: invalid or unsupported Perl syntax: `(?<`",
+		"max_workloads_zero":         "workloads: max_workloads: 0: must be above 0",
+		"max_workloads_negative":     "workloads: max_workloads: -1: must be above 0",
+		"max_processes_zero":         "workloads: max_processes: 0: must be above 0",
+		"max_processes_negative":     "workloads: max_processes: -7: must be above 0",
+		"kubelet_null":               "workloads::kubernetes::kubelet: endpoint: must be set to https://NODE:10250, or the environment variable NODE_NAME to the node's name (spec.nodeName)",
+		"kubelet_no_url":             "workloads::kubernetes::kubelet: " + noEndpoint("node-7:10250"),
+		"kubelet_timeout_zero":       "workloads::kubernetes::kubelet: " + noKubeletTimeout,
+		"kubelet_token_in_the_clear": "workloads::kubernetes::kubelet: token_file: needs an https endpoint, since others on the network could read the token",
+		"pod_resources_tcp":          "workloads::kubernetes::pod_resources: " + noSocket("tcp://node-7:1"),
+		"workloads_errors": strings.Join([]string{
+			`root_path: "hostfs": must be absolute`,
+			noHolders,
+			"workloads: pid: me" + noPid,
+			`discover::0: unknown value "docker"` + kinds,
+			"max_workloads: 0: must be above 0",
+			"max_processes: 0: must be above 0",
+			"workloads::match::0: " + noRule,
+			"workloads::match::1: name: error parsing regexp: missing closing ): `(`",
+			"user: error parsing regexp: unexpected ): `)`",
+			"workloads::kubernetes::kubelet: " + noEndpoint("node-7"),
+			noKubeletTimeout,
+			"workloads::kubernetes::pod_resources: " + noSocket(""),
+			noKubeletTimeout,
+		}, "\n"),
 		"denominator_unknown":   `scrapers::host::cpu_denominator: unknown value "cores"; use available, logical or physical`,
 		"denominator_empty":     `scrapers::host::cpu_denominator: unknown value ""; use available, logical or physical`,
 		"cgroup_memory_unknown": `scrapers::host::cgroup_memory: unknown value "rss"; use working_set, usage or anon`,
@@ -406,7 +491,7 @@ func TestUnmarshalOfNoSection(t *testing.T) {
 }
 
 func TestMarshalledConfigReadsTheSame(t *testing.T) {
-	for _, name := range []string{"empty", "all_keys", "family_overrides", "pid_number"} {
+	for _, name := range []string{"empty", "all_keys", "family_overrides", "pid_number", "discover_none", "match_one", "kubelet_on", "kubelet_keepalive", "pod_resources_on"} {
 		t.Run(name, func(t *testing.T) {
 			cfg := decode(t, section(t, name))
 			out := confmap.New()
@@ -414,8 +499,10 @@ func TestMarshalledConfigReadsTheSame(t *testing.T) {
 			if cfg.Scrapers == nil {
 				require.False(t, out.IsSet(scrapersKey), "what was printed must not turn every family off")
 			}
+			read := decode(t, confmap.NewFromStringMap(out.ToStringMap()))
+			assert.Equal(t, cfg.Workloads, read.Workloads)
 			again := confmap.New()
-			require.NoError(t, again.Marshal(decode(t, confmap.NewFromStringMap(out.ToStringMap()))))
+			require.NoError(t, again.Marshal(read))
 			assert.Equal(t, out.ToStringMap(), again.ToStringMap())
 		})
 	}

@@ -114,7 +114,7 @@ func TestAWorkloadUnderLimits(t *testing.T) {
 	readings := w.more(6)
 	used := g.used(t)
 	last := readings[len(readings)-1]
-	ofTarget, ofMachine := last.points.ofProcess(), last.points.ofMachine()
+	ofTarget, ofMachine := last.points.ofPid(target.pid()), last.points.ofMachine()
 	value := func(ps points, name string) float64 { return one(t, ps.named(name)).value }
 
 	t.Run("memory in relation to the limit", func(t *testing.T) {

@@ -111,8 +111,11 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 		"an unknown key of workloads": {
 			"workloads: {pid: self, tree: true}", following + "'workloads' has invalid keys: tree",
 		},
-		"a key of workloads that does not exist yet": {
-			"workloads: {discover: [slurm]}", following + "'workloads' has invalid keys: discover",
+		"an unknown key of a rule": {
+			"workloads: {match: [{comm: python}]}", following + "'workloads.match[0]' has invalid keys: comm",
+		},
+		"a limit that is a word": {
+			"workloads: {max_workloads: all}", following + "'workloads.max_workloads' expected type 'int', got unconvertible type 'string'",
 		},
 		"an unknown metric": {
 			"metrics: {gpu.temprature: {enabled: true}}", following + "'metrics' has invalid keys: gpu.temprature",
@@ -196,6 +199,28 @@ func TestValidateRefuses(t *testing.T) {
 		"a pid that is a word": {"workloads: {pid: me}", below + "workloads: pid: me" + noPid},
 		"a pid with a point":   {"workloads: {pid: 1.5}", below + "workloads: pid: 1.5" + noPid},
 		"a number and self":    {"workloads: {pid: [1, self]}", below + "workloads: pid: [1 self]" + noPid},
+		"something unknown to discover": {
+			"workloads: {discover: [wandb, docker]}",
+			below + `workloads: discover::1: unknown value "docker"; use wandb, slurm, kubernetes or gpu`,
+		},
+		"holders of accelerators, which nobody tells": {
+			"workloads: {discover: [gpu]}",
+			receiver + "workloads: discover: gpu: no family of this version tells which processes hold an accelerator",
+		},
+		"a rule that matches all": {
+			"workloads: {match: [{}]}",
+			below + "workloads::match::0: a rule without any of name, exe, command and user would match every process",
+		},
+		"a rule with a bad expression": {
+			`workloads: {match: [{name: "python("}]}`,
+			below + "workloads::match::0: name: error parsing regexp: missing closing ): `python(`",
+		},
+		"no workloads": {"workloads: {max_workloads: 0}", below + "workloads: max_workloads: 0: must be above 0"},
+		"no processes": {"workloads: {max_processes: 0}", below + "workloads: max_processes: 0: must be above 0"},
+		"a kubelet without an address": {
+			"workloads: {kubernetes: {kubelet: }}",
+			below + "workloads::kubernetes::kubelet: endpoint: must be set to https://NODE:10250, or the environment variable NODE_NAME to the node's name (spec.nodeName)",
+		},
 		"a relative disk path": {
 			"scrapers: {host: {disk_paths: [data]}}", below + `scrapers::host: disk_paths: "data": must be absolute`,
 		},
@@ -331,4 +356,25 @@ func TestConfigurationComesFromEveryProvider(t *testing.T) {
 	assert.Equal(t, "7m0s", section["detection_interval"])
 	assert.Equal(t, "20s", section["collection_interval"])
 	assert.Equal(t, "3s", section["timeout"])
+}
+
+// What print-config prints means the same when it is read.
+func TestAPrintedConfigurationReadsTheSame(t *testing.T) {
+	config := settings{
+		receivers: "wandbsys: {workloads: {discover: [], match: [{name: python}], max_workloads: 7, " +
+			"kubernetes: {kubelet: {endpoint: 'https://node-7:10250'}}}}",
+		exporters: "file: {path: out.json}",
+	}.write(t)
+	first, stderr, code := run(t, nil, "print-config", "--config", config)
+	require.Zero(t, code, stderr)
+	file := filepath.Join(t.TempDir(), "printed.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(first), 0o600))
+	second, stderr, code := run(t, nil, "print-config", "--config", file)
+	require.Zero(t, code, stderr)
+	receivers := parseYAML(t, first)["receivers"] // of other components it is not true
+	assert.Equal(t, receivers, parseYAML(t, second)["receivers"])
+	workloads := receivers.(map[string]any)["wandbsys"].(map[string]any)["workloads"].(map[string]any)
+	assert.Empty(t, workloads["discover"])
+	kubelet := workloads["kubernetes"].(map[string]any)["kubelet"]
+	assert.NotContains(t, kubelet, "keepalive", "which is off")
 }

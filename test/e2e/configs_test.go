@@ -26,8 +26,8 @@ func TestAgentSendsMetricsAndItsOwnHealth(t *testing.T) {
 	p := startProcess(t, collector(t, agentEnv("http://"+s.address), "--config", repo(t, "config", "agent.yaml"),
 		"--set=extensions.health_check.endpoint="+health, "--set=receivers.wandbsys.initial_delay=0s"))
 
-	p.waitFor("the machine's metrics", func() bool { return len(s.points().named("memory_percent")) > 0 })
-	host := s.points().named("memory_percent").last()
+	p.waitFor("the machine's metrics", func() bool { return len(s.points().ofMachine().named("memory_percent")) > 0 })
+	host := s.points().ofMachine().named("memory_percent").last()
 	assert.Equal(t, "node-7", host.resource["host.name"])
 	assert.Equal(t, "rank-3", host.resource["wandb.label"])
 	assert.Equal(t, []string{"Bearer e2e: a #token"}, s.headerOf("memory_percent", "authorization"))
@@ -101,10 +101,12 @@ func checkQuickstart(t *testing.T, p *process, address string, pid int) {
 	for _, line := range []string{`cpu{} [0-9.]+`, `proc\.memory\.rssMB{} [0-9.]+`, `memory_percent{} [0-9.]+`, `disk\.usagePercent{path=/} [0-9.]+`} {
 		p.waitFor("the line "+line, func() bool { return regexp.MustCompile(`(?m)^` + line + `$`).MatchString(p.stdout.String()) })
 	}
-	all := awaitSamples(t, p, address, "the endpoint", func(all samples) bool { return len(all.find("cpu_percent")) > 0 })
-	rss := all.find("proc_memory_rssMB_mebibytes")
+	instance := fmt.Sprintf("%s/pid-%d", firstLine(t, "/etc/hostname"), pid)
+	all := awaitSamples(t, p, address, "the endpoint", func(all samples) bool {
+		return len(all.find("cpu_percent", "instance", instance)) > 0
+	})
+	rss := all.find("proc_memory_rssMB_mebibytes", "instance", instance)
 	require.Len(t, rss, 1)
-	assert.Equal(t, fmt.Sprintf("%s/pid-%d", firstLine(t, "/etc/hostname"), pid), rss[0].labels["instance"])
 	assert.InDelta(t, readProcess(t, pid).rss/mebi, rss[0].value, 16)
 }
 

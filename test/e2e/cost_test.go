@@ -24,7 +24,7 @@ func TestManyScrapesCostLittle(t *testing.T) {
 		receivers: fmt.Sprintf("wandbsys: {collection_interval: 100ms, initial_delay: 0s, extended: true, workloads: {pid: %d}}", root.pid()),
 		exporters: s.exporter(),
 	})
-	scrapes := func() int { return len(s.points().named("memory_percent")) }
+	scrapes := func() int { return len(s.points().ofMachine().named("memory_percent")) }
 	p.waitFor("the first scrapes", func() bool { return scrapes() >= many })
 	before, files, began := readProcess(t, p.pid()), openFiles(t, p.pid()), time.Now()
 	seen := scrapes()

@@ -91,7 +91,7 @@ func TestASourceThatHangsDelaysNothingElse(t *testing.T) {
 	s := startSink(t, nil)
 	p := hungCollector(t, root, s, health)
 
-	count := func(host, name string) int { return len(s.points().from(host).named(name)) }
+	count := func(host, name string) int { return len(s.points().from(host).ofMachine().named(name)) }
 	p.waitFor("the hung machine's other sources", func() bool { return count("hung", "memory_percent") >= 3 })
 	writeFile(t, filepath.Join(root, "proc/1/net/dev"), netDev(5_001_234))
 	p.waitFor("more of both", func() bool {
@@ -109,7 +109,7 @@ func TestASourceThatHangsDelaysNothingElse(t *testing.T) {
 	})
 	t.Run("on time, and so does the healthy machine", func(t *testing.T) {
 		for _, host := range []string{"hung", "ok"} {
-			checkPace(t, all.from(host).named("memory_percent"), time.Second)
+			checkPace(t, all.from(host).ofMachine().named("memory_percent"), time.Second)
 		}
 		assert.Contains(t, all.from("ok").names(), "disk.in")
 	})

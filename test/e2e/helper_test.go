@@ -40,6 +40,14 @@ func runHelper(role string) {
 		work(ms)
 		return
 	}
+	if rest, ok := strings.CutPrefix(role, firstPrefix); ok {
+		runFirst(rest)
+		return
+	}
+	if work, ok := strings.CutPrefix(role, trainPrefix); ok {
+		runTrain(work)
+		return
+	}
 	memory := make([]byte, helperMemory)
 	_, _ = rand.Read(memory)
 	if role == "burn" {

@@ -37,7 +37,7 @@ func TestAMissingDiskPathIsLoggedOnce(t *testing.T) {
 		receivers: "wandbsys: {collection_interval: 200ms, initial_delay: 0s, scrapers: {host: {disk_paths: [/, " + missing + "]}}}",
 		exporters: s.exporter(),
 	})
-	scrapes := func() int { return len(s.points().named("memory_percent")) }
+	scrapes := func() int { return len(s.points().ofMachine().named("memory_percent")) }
 	p.waitFor("many scrapes", func() bool { return scrapes() >= many })
 
 	errs := hostLines(p, "error")
@@ -61,12 +61,12 @@ func TestAProcessThatEndsIsLoggedOnce(t *testing.T) {
 		receivers: fmt.Sprintf("wandbsys: {collection_interval: 200ms, initial_delay: 0s, workloads: {pid: %d}}", target.pid()),
 		exporters: s.exporter(),
 	})
-	p.waitFor("metrics of the process", func() bool { return len(s.points().named("cpu")) > 0 })
+	p.waitFor("metrics of the process", func() bool { return len(s.points().ofPid(target.pid()).named("cpu")) > 0 })
 	target.kill()
 	p.waitFor("the warning", func() bool { return len(hostLines(p, "warn")) > 0 })
-	last, scrapes := len(s.points().named("proc.memory.rssMB")), len(s.points().named("memory_percent"))
+	last, scrapes := len(s.points().ofPid(target.pid())), len(s.points().ofMachine().named("memory_percent"))
 	p.waitFor("many scrapes of the machine", func() bool {
-		return len(s.points().named("memory_percent")) >= scrapes+many
+		return len(s.points().ofMachine().named("memory_percent")) >= scrapes+many
 	})
 
 	warnings := hostLines(p, "warn")
@@ -74,7 +74,7 @@ func TestAProcessThatEndsIsLoggedOnce(t *testing.T) {
 	assert.Equal(t, "Target is gone", warnings[0].Msg)
 	assert.Equal(t, fmt.Sprintf("process %d is gone", target.pid()), warnings[0].What)
 	assert.Empty(t, hostLines(p, "error"))
-	assert.Len(t, s.points().named("proc.memory.rssMB"), last, "no stale repeats")
+	assert.Len(t, s.points().ofPid(target.pid()), last, "no stale repeats")
 }
 
 // A process that ended before the start is a mistake of the configuration.

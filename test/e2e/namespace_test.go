@@ -147,10 +147,10 @@ func TestAMountThatNeverAnswers(t *testing.T) {
 		return p
 	}
 	p := start()
-	p.waitFor("many scrapes", func() bool { return len(s.points().named("memory_percent")) >= 8 })
+	p.waitFor("many scrapes", func() bool { return len(s.points().ofMachine().named("memory_percent")) >= 8 })
 	all := s.points()
 	checkPace(t, all.named("disk.usageGB").with("path", "/"), treeInterval*2)
-	assert.Len(t, all.named("disk.usageGB").with("path", "/"), len(all.named("memory_percent")), "the other path goes on")
+	assert.Len(t, all.named("disk.usageGB").with("path", "/"), len(all.ofMachine().named("memory_percent")), "the other path goes on")
 	assert.Empty(t, all.named("disk.usageGB").with("path", dead))
 	errs := hostLines(p, "error")
 	require.Len(t, errs, 1)
@@ -217,7 +217,7 @@ func TestAProcessThatIsHiddenIsLoggedOnce(t *testing.T) {
 		exporters: s.exporter(),
 	}.text(t)
 	p := startCollectorIn(t, "hidden", proc, config, privateMounts())
-	p.waitFor("many scrapes", func() bool { return len(s.points().named("memory_percent")) >= many })
+	p.waitFor("many scrapes", func() bool { return len(s.points().ofMachine().named("memory_percent")) >= many })
 	warnings := hostLines(p, "warn")
 	require.Len(t, warnings, 1)
 	assert.Equal(t, fmt.Sprintf("there is no process %d below %s", target.pid(), proc), warnings[0].What)
@@ -225,7 +225,7 @@ func TestAProcessThatIsHiddenIsLoggedOnce(t *testing.T) {
 	for _, name := range []string{"memory_percent", "disk.usageGB", "network.recv"} {
 		assert.NotEmpty(t, s.points().named(name), name)
 	}
-	assert.Empty(t, s.points().named("proc.memory.rssMB"))
+	assert.Empty(t, s.points().ofPid(target.pid()))
 }
 
 // A right that is missing is no reason to say so at every scrape, nor to leave
@@ -237,7 +237,7 @@ func TestMemoryThatMayNotBeReadIsLoggedOnce(t *testing.T) {
 		exporters: s.exporter(),
 	}.text(t)
 	p := startCollectorIn(t, "nobody", "", config, nil)
-	scrapes := func() int { return len(s.points().named("proc.memory.rssMB")) }
+	scrapes := func() int { return len(s.points().ofPid(target.pid()).named("proc.memory.rssMB")) }
 	p.waitFor("many scrapes", func() bool { return scrapes() >= many })
 	assert.Empty(t, s.points().named("proc.memory.pssMB"))
 	errs := hostLines(p, "error")

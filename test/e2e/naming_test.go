@@ -30,7 +30,7 @@ func TestNamings(t *testing.T) {
 		"sdk-labeled":      "naming: sdk, label: rank-3",
 	} {
 		fmt.Fprintf(&receivers, "wandbsys/%s: {host_name: %s, %s, extended: true, collection_interval: 1s, initial_delay: 0s, "+
-			"workloads: {pid: %d}, scrapers: {host: {disk_paths: [/, /proc/.., /tmp]}}}\n", host, host, extra, target.pid())
+			"workloads: {pid: %d, discover: []}, scrapers: {host: {disk_paths: [/, /proc/.., /tmp]}}}\n", host, host, extra, target.pid())
 	}
 	p := startCollector(t, settings{receivers: receivers.String(), exporters: s.exporter()})
 	for _, host := range []string{"template", "template-labeled", "tag", "tag-labeled", "sdk", "sdk-labeled"} {

@@ -106,12 +106,17 @@ func (ps points) from(host any) points {
 
 // ofMachine keeps points of no process.
 func (ps points) ofMachine() points {
-	return ps.filter(func(p point) bool { return p.resource["process.pid"] == nil })
+	return ps.filter(func(p point) bool { return p.resource["wandbsys.workload.kind"] == nil })
 }
 
 // ofProcess keeps points of processes.
 func (ps points) ofProcess() points {
-	return ps.filter(func(p point) bool { return p.resource["process.pid"] != nil })
+	return ps.filter(func(p point) bool { return p.resource["wandbsys.workload.kind"] != nil })
+}
+
+// ofPid keeps points of the process with this pid.
+func (ps points) ofPid(pid int) points {
+	return ps.filter(func(p point) bool { return p.resource["process.pid"] == int64(pid) })
 }
 
 // names lists the metrics, sorted.

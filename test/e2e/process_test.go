@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -208,6 +209,8 @@ type settings struct {
 	// metrics is the section service::telemetry::metrics; empty means none, so
 	// that no port is used.
 	metrics string
+	// logs are further keys of the section service::telemetry::logs.
+	logs string
 }
 
 func (s settings) write(t *testing.T) string {
@@ -223,12 +226,14 @@ func (s settings) text(t *testing.T) string {
 		s.metrics = "level: none"
 	}
 	receivers, exporters := parseYAML(t, s.receivers), parseYAML(t, s.exporters)
+	logs := map[string]any{"encoding": "json"}
+	maps.Copy(logs, parseYAML(t, s.logs))
 	text, err := yaml.Marshal(map[string]any{
 		"receivers": receivers,
 		"exporters": exporters,
 		"service": map[string]any{
 			"pipelines": map[string]any{"metrics": map[string]any{"receivers": keys(receivers), "exporters": keys(exporters)}},
-			"telemetry": map[string]any{"metrics": parseYAML(t, s.metrics), "logs": map[string]any{"encoding": "json"}},
+			"telemetry": map[string]any{"metrics": parseYAML(t, s.metrics), "logs": logs},
 		},
 	})
 	require.NoError(t, err)

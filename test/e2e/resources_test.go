@@ -21,9 +21,9 @@ func TestPrometheusKeepsResourcesApart(t *testing.T) {
 	address := freeAddress(t)
 	p := startCollector(t, settings{
 		receivers: fmt.Sprintf(`
-wandbsys: {collection_interval: 1s, initial_delay: 0s, host_name: one, workloads: {pid: %d}}
-wandbsys/b: {collection_interval: 1s, initial_delay: 0s, host_name: one, workloads: {pid: %d}}
-wandbsys/other: {collection_interval: 1s, initial_delay: 0s, host_name: two}
+wandbsys: {collection_interval: 1s, initial_delay: 0s, host_name: one, workloads: {pid: %d, discover: []}}
+wandbsys/b: {collection_interval: 1s, initial_delay: 0s, host_name: one, workloads: {pid: %d, discover: []}}
+wandbsys/other: {collection_interval: 1s, initial_delay: 0s, host_name: two, workloads: {discover: []}}
 `, a.pid(), b.pid()),
 		exporters: "prometheus: {endpoint: '" + address + "'}",
 	})

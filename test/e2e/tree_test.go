@@ -46,7 +46,7 @@ func (r treeRoot) said(word string) (time.Duration, bool) {
 
 // of keeps the points of one receiver's process.
 func (ps points) of(host string, pid int) points {
-	return ps.from(host).filter(func(p point) bool { return p.resource["process.pid"] == int64(pid) })
+	return ps.from(host).ofPid(pid)
 }
 
 // total adds up cpu over the scrapes: CPU time again.

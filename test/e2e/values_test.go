@@ -88,7 +88,8 @@ type watch struct {
 
 const watchInterval = time.Second
 
-// startWatch starts a collector that exports to a sink and to a file.
+// startWatch starts a collector that exports to a sink and to a file. What else
+// runs on the machine, in containers or as runs, is not measured.
 func startWatch(t *testing.T, target int, paths ...string) *watch {
 	t.Helper()
 	w := &watch{t: t, file: filepath.Join(t.TempDir(), "metrics.json"), paths: paths, target: target}
@@ -99,7 +100,7 @@ func startWatch(t *testing.T, target int, paths ...string) *watch {
 wandbsys:
   collection_interval: %s
   initial_delay: 0s
-  workloads: {pid: %d}
+  workloads: {pid: %d, discover: []}
   scrapers: {host: {disk_paths: ["%s"]}}
 `, watchInterval, target, strings.Join(paths, `", "`)),
 		exporters: w.sink.exporter() + "file: {path: " + w.file + "}",

@@ -5,8 +5,10 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -21,7 +23,9 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
 // BenchmarkHost measures on this machine, in one run, the reading of the same
@@ -65,6 +69,68 @@ func BenchmarkScrape(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkManyWorkloads is our scrape of a recorded node with 100 pods of 20
+// processes each, among others. Its files are opened anew at each scrape, as with
+// so many workloads those of a real one are.
+func BenchmarkManyWorkloads(b *testing.B) {
+	for _, all := range []int{2_000, 10_000} {
+		b.Run(fmt.Sprintf("of %d processes", all), func(b *testing.B) {
+			m := benchNode(b, all)
+			for _, extended := range []bool{false, true} {
+				b.Run(fmt.Sprintf("extended %v", extended), func(b *testing.B) {
+					s := m.scraper(extended)
+					use := measure(b.N, func() {
+						m.pass(15)
+						md, err := s.Scrape(b.Context())
+						if err != nil || md.ResourceMetrics().Len() != benchPods+1 {
+							b.Fatal(md.ResourceMetrics().Len(), err)
+						}
+					})
+					b.ReportMetric(0, "ns/op")
+					b.ReportMetric(use.cpuMicros, "cpu-us/scrape")
+					b.ReportMetric(use.allocs, "allocs/scrape")
+					b.ReportMetric(use.cpuMicros/benchPods, "cpu-us/workload")
+					b.ReportMetric(use.allocs/benchPods, "allocs/workload")
+				})
+			}
+		})
+	}
+}
+
+const benchPods = 100
+
+// benchNode has so many processes; the first of them are in pods.
+func benchNode(b *testing.B, all int) *testMachine {
+	b.Helper()
+	const members = 20
+	m := aNode(b)
+	for i := range all {
+		p := person{pid: 1000 + i, own: 100, group: "/system.slice/x.service"}
+		if i < benchPods*members {
+			p.group = benchPod(i / members)
+		}
+		if i%members != 0 {
+			p.parent = 1000 + i - i%members
+		}
+		m.runs(p)
+	}
+	for i := range benchPods {
+		unifiedPlace(benchPod(i)).write(m, 1)
+		m.groupFiles(benchPod(i), map[string]string{"memory.max": "max\n", "cpu.max": "max 100000\n"})
+		m.groupFiles(filepath.Dir(benchPod(i)), limitedFiles)
+	}
+	m.groupFiles("/kubepods.slice", limitedFiles)
+	return m
+}
+
+var limitedFiles = map[string]string{
+	"memory.max": "50000000\n", "memory.current": "10485760\n", "memory.stat": "anon 1\nfile 2\ninactive_file 3\n", "cpu.max": "150000 100000\n",
+}
+
+func benchPod(i int) string {
+	return fmt.Sprintf("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod11111111_2222_3333_4444_%012x.slice/cri-containerd-%012x%052x.scope", i, i, 0)
 }
 
 type benchTarget struct {
@@ -129,15 +195,27 @@ func cpuTime() time.Duration {
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
+// benchSettings make our process older than it is: what is measured started long
+// ago as a rule. A young process is looked into at each scrape.
+func benchSettings(target scrapers.Target) scrapers.Settings {
+	set := settingsOf(target)
+	set.Workloads.WithClock(time.Now, func() (uint64, error) {
+		now, err := workload.BootTicks()
+		return now + 3600*procread.TicksPerSecond, err
+	})
+	return set
+}
+
 // scrapeFor is the whole scrape, from /proc to pdata.
 func scrapeFor(b *testing.B, target scrapers.Target) func() {
 	b.Helper()
 	metrics := metadata.NewDefaultMetricsBuilderConfig()
+	workloads := benchSettings(target).Workloads
 	s, err := newScraper(scrapers.Settings{
 		Receiver:  receivertest.NewNopSettings(metadata.Type),
 		Metrics:   metrics,
 		Identity:  identity.New("bench", "", "", metrics.ResourceAttributes),
-		Workloads: settingsOf(target).Workloads,
+		Workloads: workloads,
 	}, defaultConfig())
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = s.Shutdown(context.Background()) })
@@ -151,7 +229,7 @@ func scrapeFor(b *testing.B, target scrapers.Target) func() {
 // readingFor is the part of it that W&B's monitor does too.
 func readingFor(b *testing.B, target scrapers.Target) func() {
 	b.Helper()
-	src, err := newSource(defaultConfig().(*Config), settingsOf(target))
+	src, err := newSource(defaultConfig().(*Config), benchSettings(target))
 	require.NoError(b, err)
 	b.Cleanup(src.close)
 	return func() {

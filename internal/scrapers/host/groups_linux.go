@@ -42,15 +42,80 @@ func groupUse(before, after *workloadReading) (cpuUse, bool) {
 	}, true
 }
 
+// counted is what a workload's control group had counted when it was first read:
+// a group is mostly older than what runs in it.
+type counted struct {
+	group string
+	first cgroup.Stats
+	at    time.Time
+}
+
+// since returns what was counted since then, and when that was. Another group, and
+// counts that fell, begin anew.
+func (c *counted) since(group string, s cgroup.Stats, now time.Time) (cgroup.Stats, time.Time) {
+	if c.group != group || fell(&c.first, &s) {
+		*c = counted{group, s, now}
+	}
+	from, of := counts(&c.first), counts(&s)
+	for i := range of {
+		subtract(of[i], from[i])
+	}
+	fromTimes, ofTimes := times(&c.first), times(&s)
+	for i := range ofTimes {
+		subtract(ofTimes[i], fromTimes[i])
+	}
+	return s, c.at
+}
+
+// counts and times are the cumulative figures, but for the CPU time, which is
+// never shown as such.
+func counts(s *cgroup.Stats) []*cgroup.Figure[uint64] {
+	return []*cgroup.Figure[uint64]{&s.Periods, &s.Throttled, &s.OOMKills}
+}
+
+func times(s *cgroup.Stats) []*cgroup.Figure[time.Duration] {
+	return []*cgroup.Figure[time.Duration]{
+		&s.ThrottledTime, &s.CPUPressure.Some, &s.CPUPressure.Full,
+		&s.MemoryPressure.Some, &s.MemoryPressure.Full, &s.IOPressure.Some, &s.IOPressure.Full,
+	}
+}
+
+// subtract takes what was there at first off a figure. One that is told for the
+// first time begins there.
+func subtract[T uint64 | time.Duration](of, from *cgroup.Figure[T]) {
+	if of.Known && !from.Known {
+		*from = *of
+	}
+	of.Value -= from.Value
+}
+
+func fell(before, after *cgroup.Stats) bool {
+	b, a := counts(before), counts(after)
+	for i := range a {
+		if a[i].Known && b[i].Known && a[i].Value < b[i].Value {
+			return true
+		}
+	}
+	bt, at := times(before), times(after)
+	for i := range at {
+		if at[i].Known && bt[i].Known && at[i].Value < bt[i].Value {
+			return true
+		}
+	}
+	return false
+}
+
 // recordGroup records what the control group tells beyond the limits. The counts
-// are since the group was made, which is when the workload began.
+// are since the workload was first read.
 func (s *hostScraper) recordGroup(now pcommon.Timestamp, before, w *workloadReading) {
 	if use, ok := groupUse(before, w); ok {
 		if percent, ok := use.percent(w.capacity); ok {
 			s.builder.RecordCgroupCPUDataPoint(now, percent)
 		}
 	}
-	s.builder.Reset(metadata.WithStartTime(timestamp(w.began)))
+	if !w.countedSince.IsZero() {
+		s.builder.Reset(metadata.WithStartTime(timestamp(w.countedSince)))
+	}
 	st := &w.stats
 	if st.Periods.Known {
 		s.builder.RecordCgroupCPUPeriodsDataPoint(now, int64(st.Periods.Value))
@@ -85,4 +150,6 @@ type groupsReading struct {
 	group   string
 	stats   cgroup.Stats
 	statsAt time.Time
+	// countedSince is since when the counts of stats count.
+	countedSince time.Time
 }

@@ -35,7 +35,7 @@ func settingsOf(target scrapers.Target) scrapers.Settings {
 // testMachine is a machine made of files below a root path, with a clock and
 // statfs of its own.
 type testMachine struct {
-	t        *testing.T
+	t        testing.TB
 	root     string
 	now      time.Time
 	pageSize uint64
@@ -48,9 +48,12 @@ type testMachine struct {
 	statfs func(path string, st *unix.Statfs_t) error
 	cfg    *Config
 	target scrapers.Target
+	// discovery says what else there is to find; its root path and target are
+	// the above.
+	discovery workload.Options
 }
 
-func newTestMachine(t *testing.T, files map[string]string) *testMachine {
+func newTestMachine(t testing.TB, files map[string]string) *testMachine {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -108,7 +111,9 @@ func (m *testMachine) source() *linuxSource {
 	m.t.Helper()
 	env := environment{now: func() time.Time { return m.now }, pageSize: m.pageSize}
 	env.statfs = func(path string, st *unix.Statfs_t) error { return m.statfs(path, st) }
-	workloads := workload.NewDiscovery(workload.Options{RootPath: m.root, Target: m.target}).
+	options := m.discovery
+	options.RootPath, options.Target = m.root, m.target
+	workloads := workload.NewDiscovery(options).
 		WithClock(env.now, func() (uint64, error) { return m.bootTicks, nil })
 	src, err := newLinuxSource(m.cfg, m.root, workloads, env)
 	require.NoError(m.t, err)

@@ -19,10 +19,16 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
-func sampleSettings(t *testing.T, root string, extended bool) scrapers.Settings {
+func sampleSettings(t testing.TB, root string, extended bool) scrapers.Settings {
 	t.Helper()
 	metrics := metadata.NewDefaultMetricsBuilderConfig()
 	if extended {
+		metrics.Metrics.CgroupCPU.Enabled = true
+		metrics.Metrics.CgroupCPUPeriods.Enabled = true
+		metrics.Metrics.CgroupCPUThrottledPeriods.Enabled = true
+		metrics.Metrics.CgroupCPUThrottledTime.Enabled = true
+		metrics.Metrics.CgroupMemoryOomKills.Enabled = true
+		metrics.Metrics.CgroupPressure.Enabled = true
 		metrics.Metrics.CPUCPUPercent.Enabled = true
 		metrics.Metrics.Disk.Enabled = true
 		metrics.Metrics.MemoryUsed.Enabled = true
@@ -153,7 +159,7 @@ func requireSaneMetric(t *testing.T, m pmetric.Metric) {
 			require.NotZero(t, p.StartTimestamp(), m.Name())
 			require.LessOrEqual(t, p.StartTimestamp(), p.Timestamp(), m.Name())
 		}
-		if m.Unit() == "%" && m.Name() != "cpu" {
+		if m.Unit() == "%" && m.Name() != "cpu" && m.Name() != "cgroup.cpu" {
 			require.LessOrEqual(t, value, 100.0, m.Name())
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 )
 
@@ -108,6 +110,8 @@ type coreReading struct {
 type workloadReading struct {
 	at  time.Time
 	who *identity.Workload
+	// resource is that of who, once it was emitted.
+	resource pcommon.Resource
 	// key differs between two processes that had the same pid.
 	key processKey
 	// began is when the root process started; zero where that is not needed.

@@ -8,6 +8,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 )
 
@@ -89,11 +90,24 @@ func (s *hostScraper) recordCores(now pcommon.Timestamp, cores []coreReading) {
 func (s *hostScraper) recordWorkloads(now pcommon.Timestamp, r *reading) {
 	previous := make(map[string]*workloadReading, len(r.workloads))
 	for _, w := range r.workloads {
+		if !w.began.IsZero() {
+			s.builder.Reset(metadata.WithStartTime(timestamp(w.began)))
+		}
 		s.recordWorkload(now, w, r.memory)
-		s.builder.EmitForResource(metadata.WithResource(s.identity.Workload(w.who)))
+		w.resource = s.resourceOf(w.who)
+		s.builder.EmitForResource(metadata.WithResource(w.resource))
 		previous[w.who.ID] = w
 	}
 	s.previous = previous
+}
+
+// resourceOf is the resource of a workload, that of the last scrape as long as
+// nothing about it changed.
+func (s *hostScraper) resourceOf(who *identity.Workload) pcommon.Resource {
+	if before := s.previous[who.ID]; before != nil && *before.who == *who {
+		return before.resource
+	}
+	return s.identity.Workload(who)
 }
 
 func (s *hostScraper) recordWorkload(now pcommon.Timestamp, w *workloadReading, m *memoryReading) {
@@ -143,7 +157,7 @@ func cpuPercent(before, after *workloadReading) (float64, bool) {
 	if before == nil || !before.key.same(after.key) {
 		return 0, false
 	}
-	if use, ok := groupUse(before, after); ok && before.whole && after.whole {
+	if use, ok := groupUse(before, after); ok && before.whole && after.whole && use.used >= 0 && use.elapsed > 0 {
 		return use.percent(after.capacity)
 	}
 	return cpuUse{after.cpuTime - before.cpuTime, after.at.Sub(before.at)}.percent(after.capacity)

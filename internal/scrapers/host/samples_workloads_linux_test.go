@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func compareIdentities(t *testing.T, want map[string]any, files []string) {
 		require.NoError(t, err)
 		g := cgroup.NewIdentifier(t.TempDir()).Identify(1, content)
 		who := identity.Workload{
-			ContainerID: g.ContainerID, ContainerRuntime: g.Runtime, PodUID: g.PodUID, QoS: g.QoS, ECSTask: g.ECSTask,
+			Pid: 1, ContainerID: g.ContainerID, ContainerRuntime: g.Runtime, PodUID: g.PodUID, QoS: g.QoS, ECSTask: g.ECSTask,
 			SlurmJob: g.SlurmJob, SlurmStep: g.SlurmStep, SlurmTask: g.SlurmTask, SlurmUID: g.SlurmUID, SlurmSLUID: g.SlurmSLUID,
 		}
 		md := pmetric.NewMetrics()
@@ -77,12 +78,12 @@ func compareDiscovery(t *testing.T, want map[string]any, root string) {
 	view, err := d.Take(t.Context())
 	require.NoError(t, err)
 	secrets, _ := want["must_not_contain"].([]any)
-	found := fmt.Sprintf("%+v", view)
+	found := []string{fmt.Sprintf("%+v", view)}
 	for _, w := range view.Workloads {
-		found += fmt.Sprintf("%+v", w.Identity)
+		found = append(found, fmt.Sprintf("%+v", w.Identity))
 	}
 	for _, secret := range secrets {
-		assert.NotContains(t, found, secret)
+		assert.NotContains(t, strings.Join(found, "\n"), secret)
 	}
 	delete(want, "must_not_contain")
 	got := map[string]any{"runs": sampleRuns(view), "jobs": sampleJobs(view), "helpers": view.Helpers}
@@ -139,7 +140,7 @@ func sampleJobs(view *workload.View) map[string]any {
 				job[key] = value
 			}
 		}
-		jobs[fmt.Sprint(pid)] = job
+		jobs[strconv.Itoa(pid)] = job
 	}
 	return jobs
 }

@@ -105,6 +105,7 @@ func (s *hostScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 
 	// Nothing below can fail: what is recorded is emitted.
 	now := timestamp(s.clock())
+	s.builder.Reset(metadata.WithStartTime(s.disks.start)) // not that of the last workload
 	s.recordMemory(now, r.memory)
 	s.recordFilesystems(now, r.filesystems)
 	s.recordDisks(now, r.disks)

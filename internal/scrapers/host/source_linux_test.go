@@ -35,7 +35,7 @@ func requireSources(t *testing.T, r *reading, sources ...string) {
 }
 
 // aWholeMachine has every file that is read.
-func aWholeMachine(t *testing.T) *testMachine {
+func aWholeMachine(t testing.TB) *testMachine {
 	t.Helper()
 	m := newTestMachine(t, map[string]string{
 		"proc/meminfo":                        "MemTotal: 100000 kB\nMemFree: 100 kB\nMemAvailable: 25000 kB\nSwapTotal: 80 kB\nSwapFree: 60 kB\n",

@@ -37,7 +37,11 @@ type workloadSource struct {
 	want want
 	// followed are the workloads of the last scrape, by id.
 	followed map[string]*follower
-	buf      []byte
+	// round is what control groups told in this reading.
+	round cgroup.Round
+	buf   []byte
+	// cpus is room for the set of CPUs of a group.
+	cpus procread.CPUSet
 }
 
 func newWorkloadSource(rootPath, proc string, use cgroup.MemoryUse, discovery *workload.Discovery, env environment) *workloadSource {
@@ -58,9 +62,11 @@ type follower struct {
 	// since it started.
 	cpuTime time.Duration
 	groups  *cgroup.Reader
+	counted counted
 	status  guard.KeptFile
 	memory  guard.KeptFile
-	pid     int
+	// read is the process whose files these are.
+	read workload.Key
 }
 
 // workloadsReading is what one scrape found. gone is the configured process.
@@ -87,20 +93,23 @@ func (s *workloadSource) read(ctx context.Context) (workloadsReading, error) {
 	}
 	found := workloadsReading{gone: view.Gone}
 	followed := make(map[string]*follower, len(view.Workloads))
+	s.round.Begin()
 	var problems problems
 	problems.add(view.Snapshot.Unread)
 	for _, w := range view.Workloads {
 		f := s.follow(view.Snapshot, w)
 		followed[w.Identity.ID] = f
-		r, err := s.readWorkload(view.Snapshot, f)
+		r, err := s.readWorkload(view.Snapshot, f, &problems)
+		if len(view.Workloads) > keptOpen {
+			f.release()
+		}
 		switch {
 		case isEnded(err) && w.Kind == workload.KindProcess:
 			found.gone = "process " + strconv.Itoa(w.Root.Pid) + " is gone"
 		case isEnded(err): // since the snapshot
-		case r == nil:
+		case err != nil:
 			problems.add(err)
 		default:
-			problems.add(err)
 			found.workloads = append(found.workloads, r)
 		}
 	}
@@ -132,8 +141,7 @@ func (p *problems) err() error {
 	return fmt.Errorf("%w (and %d more)", p.first, p.more)
 }
 
-// replace forgets the workloads that are over, and lets go of the files of too
-// many.
+// replace forgets the workloads that are over.
 func (s *workloadSource) replace(followed map[string]*follower) {
 	for id, f := range s.followed {
 		if followed[id] != f {
@@ -141,12 +149,6 @@ func (s *workloadSource) replace(followed map[string]*follower) {
 		}
 	}
 	s.followed = followed
-	if len(followed) <= keptOpen {
-		return
-	}
-	for _, f := range followed {
-		f.release()
-	}
 }
 
 // close frees what is held open.
@@ -170,25 +172,30 @@ func (s *workloadSource) follow(snap *workload.Snapshot, w *workload.Workload) *
 	f := s.followed[w.Identity.ID]
 	if f == nil || (!w.IsGroup() && f.start != w.Root.Start) {
 		age := time.Duration(snap.BootTicks-min(snap.BootTicks, w.Root.Start)) * tick
-		f = &follower{start: w.Root.Start, began: snap.At.Add(-age), groups: cgroup.NewReader(s.rootPath, s.use)}
+		f = &follower{start: w.Root.Start, began: snap.At.Add(-age), groups: cgroup.NewReader(s.rootPath, s.use).In(&s.round)}
 	}
-	if f.pid != w.Root.Pid {
-		f.status.Close()
-		f.memory.Close()
-		f.pid = w.Root.Pid
-		f.status.Path = processFile(s.proc, f.pid, "status")
-		f.memory.Path = processFile(s.proc, f.pid, "statm")
-	}
+	s.turnTo(f, w.Root)
 	f.workload = w
 	return f
+}
+
+// turnTo makes this the process whose files are read again and again.
+func (s *workloadSource) turnTo(f *follower, p *workload.Process) {
+	if f.read == p.Key() {
+		return
+	}
+	f.close()
+	f.read = p.Key()
+	f.status.Path = processFile(s.proc, p.Pid, "status")
+	f.memory.Path = processFile(s.proc, p.Pid, "statm")
 }
 
 // tick is the unit of times in /proc.
 const tick = time.Second / procread.TicksPerSecond
 
 // readWorkload reads one workload. Affinity and control groups are those of its
-// root process. The error of a part comes with the rest.
-func (s *workloadSource) readWorkload(snap *workload.Snapshot, f *follower) (*workloadReading, error) {
+// root process. Without them there is the rest, and a problem.
+func (s *workloadSource) readWorkload(snap *workload.Snapshot, f *follower, problems *problems) (*workloadReading, error) {
 	w := f.workload
 	r := &workloadReading{
 		at: snap.At, who: &w.Identity, key: processKey{boot: snap.Boot, start: f.start}, began: f.began,
@@ -197,7 +204,9 @@ func (s *workloadSource) readWorkload(snap *workload.Snapshot, f *follower) (*wo
 	if err := s.addMembers(r, f); err != nil {
 		return nil, err
 	}
-	return r, errors.Join(s.readCapacity(r, f), s.readGroups(r, f))
+	problems.add(s.readCapacity(r, f))
+	problems.add(s.readGroups(r, f, snap))
+	return r, nil
 }
 
 // cpuTimeAt is the CPU time of the workload's processes, from any beginning.
@@ -211,7 +220,8 @@ func (f *follower) cpuTimeAt(snap *workload.Snapshot) time.Duration {
 }
 
 // addMembers adds up threads and memory. A member that ended since the snapshot
-// has left nothing; the root takes the workload along that is known by it.
+// has left nothing; the root takes the workload along that is known by it. That
+// of a group is replaced by the next.
 func (s *workloadSource) addMembers(r *workloadReading, f *follower) error {
 	for _, p := range f.workload.Members {
 		pages, err := s.resident(f, p.Pid)
@@ -220,6 +230,9 @@ func (s *workloadSource) addMembers(r *workloadReading, f *follower) error {
 		}
 		if err != nil {
 			return err
+		}
+		if len(r.pids) == 0 {
+			s.turnTo(f, p)
 		}
 		r.pids = append(r.pids, p.Pid)
 		r.threads += p.Threads
@@ -234,7 +247,7 @@ func (s *workloadSource) addMembers(r *workloadReading, f *follower) error {
 // resident returns the resident pages of a member.
 func (s *workloadSource) resident(f *follower, pid int) (uint64, error) {
 	var err error
-	if pid == f.pid {
+	if pid == f.read.Pid {
 		s.buf, err = f.memory.ReadInto(s.buf, maxFile)
 	} else {
 		s.buf, err = guard.ReadInto(processFile(s.proc, pid, "statm"), s.buf, maxFile)
@@ -249,9 +262,17 @@ func processFile(proc string, pid int, name string) string {
 	return proc + "/" + strconv.Itoa(pid) + "/" + name
 }
 
-// readCapacity reads the CPUs that the root process may run on. One that ended
-// by now leaves the rest of the reading good.
+// readCapacity reads the CPUs that the root process may run on, or those that the
+// first processes of a group may, all together: each task of a step may be bound to
+// a CPU of its own. One that ended by now leaves the rest of the reading good.
 func (s *workloadSource) readCapacity(r *workloadReading, f *follower) error {
+	if f.workload.IsGroup() {
+		return s.readCapacityOfAll(r, f)
+	}
+	return s.readCapacityOfOne(r, f)
+}
+
+func (s *workloadSource) readCapacityOfOne(r *workloadReading, f *follower) error {
 	var err error
 	s.buf, err = f.status.ReadInto(s.buf, maxFile)
 	if isEnded(err) {
@@ -271,10 +292,38 @@ func (s *workloadSource) readCapacity(r *workloadReading, f *follower) error {
 	return nil
 }
 
+// readCapacityOfAll adds up the CPUs of all processes of a group whose parents are
+// not in it. The others have theirs from those.
+func (s *workloadSource) readCapacityOfAll(r *workloadReading, f *follower) error {
+	s.cpus.Clear()
+	for _, p := range f.workload.Firsts() {
+		var err error
+		if p.Key() == f.read {
+			s.buf, err = f.status.ReadInto(s.buf, maxFile)
+		} else {
+			s.buf, err = guard.ReadInto(processFile(s.proc, p.Pid, "status"), s.buf, maxFile)
+		}
+		if err == nil {
+			err = s.cpus.AddCPUsAllowed(s.buf)
+		}
+		switch {
+		case errors.Is(err, procread.ErrNoCPUs):
+			return nil
+		case err != nil && !isEnded(err):
+			return err
+		}
+	}
+	if s.cpus.Count() == 0 { // all of them have ended: the next tells
+		return s.readCapacityOfOne(r, f)
+	}
+	r.capacity = float64(s.cpus.Count())
+	return nil
+}
+
 // readGroups reads the limits and the use of the control groups. A process that
 // ended by now leaves the rest of the reading good.
-func (s *workloadSource) readGroups(r *workloadReading, f *follower) error {
-	limits, err := f.groups.Limits(f.pid)
+func (s *workloadSource) readGroups(r *workloadReading, f *follower, snap *workload.Snapshot) error {
+	limits, err := f.groups.LimitsFrom(f.read.Pid, f.limitsFrom())
 	if isEnded(err) {
 		return nil
 	}
@@ -288,8 +337,18 @@ func (s *workloadSource) readGroups(r *workloadReading, f *follower) error {
 		return nil // the root group is the machine
 	}
 	r.statsAt = s.env.now()
-	r.stats, _ = f.groups.Stats(r.group, figures)
+	stats, _ := f.groups.Stats(r.group, figures)
+	r.stats, r.countedSince = f.counted.since(r.group, stats, snap.At)
 	return nil
+}
+
+// limitsFrom is the group that limits a workload that is a group. Other
+// workloads are limited where their process is.
+func (f *follower) limitsFrom() string {
+	if f.workload.IsGroup() {
+		return f.workload.Group
+	}
+	return ""
 }
 
 // isEnded tells the errors that a process leaves that is not there.
