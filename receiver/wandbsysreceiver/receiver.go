@@ -44,7 +44,7 @@ type sysReceiver struct {
 	// compiledIn and notCompiledIn are the families of this build, and the others
 	// with the reason.
 	compiledIn, notCompiledIn []string
-	workloads   *workload.Discovery
+	workloads                 *workload.Discovery
 	// kubernetes says whom the names of containers are asked for.
 	kubernetes kubelet.Config
 	settings   component.TelemetrySettings
