@@ -102,6 +102,8 @@ type Factory struct {
 	DefaultConfig func() Config
 	// TellsHolders says that the family tells which processes hold its devices.
 	TellsHolders bool
+	// NotCompiledIn says why the family is not in this build; empty when it is.
+	NotCompiledIn string
 	// New makes a scraper from a validated section. It does no I/O.
 	New func(Settings, Config) (Scraper, error)
 }

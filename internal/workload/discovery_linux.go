@@ -124,6 +124,9 @@ func (d *Discovery) WithReadlink(readlink func(name string) (string, error)) *Di
 // IsSet tells whether there is anything to find.
 func (d *Discovery) IsSet() bool { return d != nil && d.opts.IsSet() }
 
+// WantsHolders tells whether processes that hold an accelerator are looked for.
+func (d *Discovery) WantsHolders() bool { return d != nil && d.opts.Discover.GPU }
+
 // SetHolders says which processes hold an accelerator now, by family; the pids
 // are those below the root path. It holds until it is said anew, for some minutes.
 func (d *Discovery) SetHolders(family string, pids []int) {
@@ -239,7 +242,7 @@ func (d *Discovery) findSelf() error {
 // allHolders are the processes that hold an accelerator. One that started since
 // that was said has only got the pid.
 func (d *Discovery) allHolders(s *Snapshot) map[int]int {
-	if !d.opts.Discover.GPU {
+	if !d.WantsHolders() {
 		return nil
 	}
 	d.holdersMu.Lock()

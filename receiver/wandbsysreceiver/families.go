@@ -6,6 +6,7 @@ package wandbsysreceiver
 import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
 )
 
 // families lists what this build can measure. A new family is one line here
@@ -13,5 +14,6 @@ import (
 func families() []scrapers.Factory {
 	return []scrapers.Factory{
 		host.NewFactory(),
+		nvidia.NewFactory(),
 	}
 }

@@ -1,0 +1,262 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && cgo
+
+package nvidia
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
+)
+
+// deviceState is what is remembered of a GPU or a MIG instance while the library
+// is open.
+type deviceState struct {
+	name string
+	// old says that the memory is read the old way, worked that the new way did
+	// once.
+	old, worked bool
+	gpm         gpmState
+	registered  bool
+	xids        map[uint64]uint64
+	xidsSince   time.Time
+}
+
+func (p *pass) stateOf(key string) *deviceState {
+	p.seen[key] = true
+	st := p.devices[key]
+	if st == nil {
+		st = &deviceState{}
+		p.devices[key] = st
+	}
+	return st
+}
+
+// gpu is a GPU or MIG instance while it is read.
+type gpu struct {
+	*driver
+	handle nvml.Device
+	state  *deviceState
+	// dead is a code after which the device is asked nothing more.
+	dead code
+	// fault is the first error of a figure.
+	fault error
+	// inforom says that the board's configuration is damaged.
+	inforom bool
+	// users is who uses the device, once that was asked for.
+	users *userList
+}
+
+// ask makes one call for the device. What NVML has not is absent; another error
+// is a fault, of this figure and this scrape only.
+func ask[T any](g *gpu, s symbol, fn func() (T, nvml.Return)) optional[T] {
+	v, c := try(g, s, fn)
+	g.judge(s, c)
+	return optional[T]{v, c == codeSuccess}
+}
+
+// try is ask for calls whose errors mean something.
+func try[T any](g *gpu, s symbol, fn func() (T, nvml.Return)) (T, code) {
+	if g.dead != codeSuccess {
+		var none T
+		return none, g.dead
+	}
+	v, c := call(g.driver, s, fn)
+	if c.isLost() || c.isGlobal() {
+		g.dead = c
+	}
+	g.inforom = g.inforom || c == codeCorruptedInfoROM
+	return v, c
+}
+
+func (g *gpu) judge(s symbol, c code) {
+	if c == codeSuccess || c.isAbsent() || g.dead != codeSuccess || g.fault != nil {
+		return
+	}
+	g.fault = fmt.Errorf("%s: %w", s.names[0], c)
+}
+
+// readOne reads a GPU that was opened.
+func (p *pass) readOne(c candidate) {
+	g := &gpu{driver: p.driver, handle: c.handle}
+	r := deviceReading{at: p.now(), index: c.index}
+	if r.index < 0 {
+		index := ask(g, symIndex, c.handle.GetIndex)
+		if !index.known {
+			p.end(g, c.name)
+			return
+		}
+		r.index = index.value
+		c.name = "GPU " + strconv.Itoa(r.index)
+	}
+	r.uuid = ask(g, symUUID, c.handle.GetUUID).value
+	if p.indices[r.index] || (p.cfg.SkipSuspended && !p.isSelected(r.index, r.uuid, c.address)) {
+		return // named twice, or not wanted
+	}
+	p.indices[r.index] = true
+	g.state = p.stateOf(r.key())
+	if g.state.name == "" {
+		g.state.name = clean(ask(g, symName, c.handle.GetName).value)
+	}
+	r.name = g.state.name
+	mode := ask(g, symMIGMode, func() (int, nvml.Return) { current, _, ret := c.handle.GetMigMode(); return current, ret })
+	isMIG := mode.known && mode.value == nvml.DEVICE_MIG_ENABLE
+	p.readProcesses(g, &r, isMIG)
+	p.readFigures(g, &r, isMIG)
+	p.readHealth(g, &r)
+	if isMIG {
+		p.readInstances(g, &r)
+	}
+	if p.want.profiling {
+		r.profile = g.state.gpm.read(g, p.now(), gpmAll, c.handle.GpmSampleGet)
+	}
+	p.readXIDs(g, &r)
+	if p.end(g, c.name) {
+		p.read++
+		p.sink.put(func(all *reading) { all.devices = append(all.devices, r) })
+	}
+}
+
+// end says what went wrong with a device, and whether its figures are good. Of
+// one that was lost meanwhile they are not.
+func (p *pass) end(g *gpu, name string) bool {
+	if g.inforom {
+		p.warnOnce("inforom "+name, "The configuration of a GPU is damaged (corrupted infoROM); it works all the same", zap.String("gpu", name))
+	}
+	switch {
+	case g.dead == codeUninitialized || g.dead == codeDriverNotLoaded || g.dead == codeVersionMismatch:
+		p.global = g.dead
+		return false
+	case g.dead != codeSuccess:
+		p.lost++
+		p.sink.fail(name, lostError(g.dead))
+		return false
+	case g.ctx.Err() != nil:
+		return false
+	case g.fault != nil:
+		p.sink.fail(name, g.fault)
+	}
+	return true
+}
+
+// readFigures reads the published figures. A board in MIG mode has no utilization
+// of its own.
+func (p *pass) readFigures(g *gpu, r *deviceReading, isMIG bool) {
+	h := g.handle
+	if !isMIG {
+		if u := ask(g, symUtilization, h.GetUtilizationRates); u.known {
+			r.gpu, r.memory = some(u.value.Gpu), some(u.value.Memory)
+		}
+		r.encoder = ask(g, symEncoder, func() (uint32, nvml.Return) { v, _, ret := h.GetEncoderUtilization(); return v, ret })
+	}
+	r.usage = p.readMemory(g, r)
+	r.temperature = readTemperature(g)
+	r.power = ask(g, symPower, h.GetPowerUsage)
+	r.powerLimit = ask(g, symPowerLimit, h.GetEnforcedPowerLimit)
+	clock := func(kind nvml.ClockType) optional[uint32] {
+		return known32(ask(g, symClock, func() (uint32, nvml.Return) { return h.GetClockInfo(kind) }))
+	}
+	r.clocks = clocksReading{graphics: clock(nvml.CLOCK_GRAPHICS), sm: clock(nvml.CLOCK_SM), memory: clock(nvml.CLOCK_MEM)}
+	count := func(kind nvml.MemoryErrorType) optional[uint64] {
+		return known64(ask(g, symMemoryErrors, func() (uint64, nvml.Return) {
+			return h.GetMemoryErrorCounter(kind, nvml.VOLATILE_ECC, nvml.MEMORY_LOCATION_DEVICE_MEMORY)
+		}))
+	}
+	r.corrected, r.uncorrected = count(nvml.MEMORY_ERROR_TYPE_CORRECTED), count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED)
+}
+
+// readTemperature asks the newer call where the older one is not there any more.
+func readTemperature(g *gpu) optional[uint32] {
+	v, c := try(g, symTemperature, func() (uint32, nvml.Return) { return g.handle.GetTemperature(nvml.TEMPERATURE_GPU) })
+	switch c {
+	case codeSuccess:
+		return some(v)
+	case codeNotSupported, codeFunctionNotFound, codeDeprecated:
+	default:
+		g.judge(symTemperature, c)
+		return optional[uint32]{}
+	}
+	t := ask(g, symTemperatureV, func() (nvml.Temperature, nvml.Return) { return g.handle.GetTemperatureV().V1() })
+	if !t.known || t.value.Temperature < 0 {
+		return optional[uint32]{}
+	}
+	return some(uint32(t.value.Temperature))
+}
+
+// known32 and known64 drop what NVML means by "not available", and what no point
+// can hold.
+func known32(v optional[uint32]) optional[uint32] {
+	v.known = v.known && v.value != allOnes32
+	return v
+}
+
+func known64(v optional[uint64]) optional[uint64] {
+	v.known = v.known && v.value <= math.MaxInt64
+	return v
+}
+
+// unsigned is for go-nvml's signed forms of unsigned figures.
+func unsigned(v optional[int]) optional[uint32] {
+	return known32(optional[uint32]{uint32(v.value), v.known})
+}
+
+func (p *pass) readHealth(g *gpu, r *deviceReading) {
+	h, out, w := g.handle, &r.health, p.want
+	if w.fan {
+		out.fan = ask(g, symFan, h.GetFanSpeed)
+	}
+	if w.pcieLink {
+		out.linkGen = unsigned(ask(g, symLinkGen, h.GetCurrPcieLinkGeneration))
+		out.linkWidth = unsigned(ask(g, symLinkWidth, h.GetCurrPcieLinkWidth))
+		out.maxGen = unsigned(ask(g, symMaxLinkGen, h.GetMaxPcieLinkGeneration))
+		out.maxWidth = unsigned(ask(g, symMaxLinkWidth, h.GetMaxPcieLinkWidth))
+	}
+	if w.pcieSpeed {
+		out.linkSpeed = unsigned(ask(g, symLinkSpeed, h.GetPcieSpeed))
+	}
+	if w.energy {
+		out.energy = known64(ask(g, symEnergy, h.GetTotalEnergyConsumption))
+	}
+	if w.replays {
+		out.replays = unsigned(ask(g, symReplays, h.GetPcieReplayCounter))
+	}
+	if w.remapped {
+		out.remapped = ask(g, symRemapped, func() (remappedReading, nvml.Return) {
+			corrected, uncorrected, pending, failed, ret := h.GetRemappedRows()
+			return remappedReading{corrected, uncorrected, pending, failed}, ret
+		})
+	}
+	if w.retired {
+		out.retiredSingle = retired(g, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
+		out.retiredDouble = retired(g, nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
+	}
+	if w.retiredPending {
+		pending := ask(g, symRetiredPending, h.GetRetiredPagesPendingStatus)
+		out.retiredPending = optional[bool]{pending.value == nvml.FEATURE_ENABLED, pending.known}
+	}
+	if w.reasons {
+		out.reasons = either(g, symReasons, symThrottle, h.GetCurrentClocksEventReasons, h.GetCurrentClocksThrottleReasons)
+		out.supportedReasons = either(g, symSupportedReasons, symSupportedThrottle, h.GetSupportedClocksEventReasons, h.GetSupportedClocksThrottleReasons)
+	}
+}
+
+func retired(g *gpu, cause nvml.PageRetirementCause) optional[int] {
+	pages := ask(g, symRetired, func() ([]uint64, nvml.Return) { return g.handle.GetRetiredPages(cause) })
+	return optional[int]{len(pages.value), pages.known}
+}
+
+// either asks the newer call, and the older one where the library lacks that.
+func either(g *gpu, newer, older symbol, askNewer, askOlder func() (uint64, nvml.Return)) optional[uint64] {
+	v, c := try(g, newer, askNewer)
+	if c == codeFunctionNotFound {
+		return ask(g, older, askOlder)
+	}
+	g.judge(newer, c)
+	return optional[uint64]{v, c == codeSuccess}
+}

@@ -1,0 +1,431 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nvidia
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+)
+
+const (
+	mebi       = 1 << 20
+	megabit    = 1e6
+	milli      = 1000.0
+	allOnes32  = 1<<32 - 1
+	maxPercent = 100
+	// Figures from here on are no figures, whatever the driver says.
+	maxFan         = 255
+	maxTemperature = 200
+	maxMilliwatts  = 10_000_000
+)
+
+const nvidia = metadata.AttributeGpuVendorNvidia
+
+// options are the attributes of a GPU beside its number and vendor.
+func (d *deviceReading) options() []metadata.MetricAttributeOption {
+	options := make([]metadata.MetricAttributeOption, 0, 3)
+	if d.uuid != "" {
+		options = append(options, metadata.WithGpuUUIDMetricAttribute(d.uuid))
+	}
+	if d.name != "" {
+		options = append(options, metadata.WithGpuModelMetricAttribute(d.name))
+	}
+	return options
+}
+
+// memoryOptions mark the memory that is the machine's.
+func (d *deviceReading) memoryOptions(options []metadata.MetricAttributeOption) []metadata.MetricAttributeOption {
+	if !d.usage.value.unified {
+		return options
+	}
+	return append(slices.Clip(options), metadata.WithMemoryUnifiedMetricAttribute(true))
+}
+
+// key names the device whatever its number is.
+func (d *deviceReading) key() string {
+	if d.uuid != "" {
+		return d.uuid
+	}
+	return "index " + strconv.Itoa(d.index)
+}
+
+// percentOf drops what no percentage can be.
+func percentOf(v optional[uint32], most uint32) (float64, bool) {
+	return float64(v.value), v.known && v.value <= most
+}
+
+// watts returns the power draw.
+func (d *deviceReading) watts() (float64, bool) {
+	return float64(d.power.value) / milli, d.power.known && d.power.value < maxMilliwatts
+}
+
+// limitWatts returns the power limit in force.
+func (d *deviceReading) limitWatts() (float64, bool) {
+	l := d.powerLimit
+	return float64(l.value) / milli, l.known && l.value > 0 && l.value < maxMilliwatts
+}
+
+func (d *deviceReading) powerPercent() (float64, bool) {
+	watts, ok := d.watts()
+	limit, known := d.limitWatts()
+	if !ok || !known {
+		return 0, false
+	}
+	return 100 * watts / limit, true
+}
+
+// makesSense tells a reading of memory from rubbish.
+func makesSense(m optional[memoryReading]) bool {
+	return m.known && m.value.total > 0 && m.value.total <= math.MaxInt64 && m.value.used <= m.value.total
+}
+
+func (m memoryReading) percent() float64 { return 100 * float64(m.used) / float64(m.total) }
+
+func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
+	b, i, options := s.builder, int64(d.index), d.options()
+	if v, ok := percentOf(d.gpu, maxPercent); ok {
+		b.RecordGpuGpuDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := percentOf(d.memory, maxPercent); ok {
+		b.RecordGpuMemoryDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := percentOf(d.encoder, maxPercent); ok {
+		b.RecordGpuEncoderUtilizationDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := percentOf(d.temperature, maxTemperature); ok {
+		b.RecordGpuTempDataPoint(now, v, i, nvidia, options...)
+	}
+	if makesSense(d.usage) {
+		m, memoryOptions := d.usage.value, d.memoryOptions(options)
+		b.RecordGpuMemoryAllocatedDataPoint(now, m.percent(), i, nvidia, memoryOptions...)
+		b.RecordGpuMemoryAllocatedBytesDataPoint(now, int64(m.used), i, nvidia, memoryOptions...)
+		b.RecordGpuMemoryTotalDataPoint(now, int64(m.total), i, nvidia, memoryOptions...)
+	}
+	if v, ok := d.watts(); ok {
+		b.RecordGpuPowerWattsDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := d.powerPercent(); ok {
+		b.RecordGpuPowerPercentDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := d.limitWatts(); ok {
+		b.RecordGpuEnforcedPowerLimitWattsDataPoint(now, v, i, nvidia, options...)
+	}
+	if c := d.clocks.graphics; c.known {
+		b.RecordGpuGraphicsClockDataPoint(now, int64(c.value), i, nvidia, options...)
+	}
+	if c := d.clocks.sm; c.known {
+		b.RecordGpuSmClockDataPoint(now, int64(c.value), i, nvidia, options...)
+	}
+	if c := d.clocks.memory; c.known {
+		b.RecordGpuMemoryClockDataPoint(now, int64(c.value), i, nvidia, options...)
+	}
+	s.recordErrors(now, d, options)
+	s.recordHealth(now, d, options)
+	recordProfile(now, s.gpuProfile, d.profile, i, options)
+	s.recordInstances(now, d)
+}
+
+// begin sets the start time of the next point of a counter of a device.
+func (s *gpuScraper) begin(d *deviceReading, name string, value float64) {
+	start := s.counters.Start(d.key(), name, value, d.at)
+	s.builder.Reset(metadata.WithStartTime(pcommon.NewTimestampFromTime(start)))
+}
+
+func (s *gpuScraper) recordErrors(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	if e := d.corrected; e.known {
+		s.begin(d, "corrected", float64(e.value))
+		s.builder.RecordGpuCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
+	}
+	if e := d.uncorrected; e.known {
+		s.begin(d, "uncorrected", float64(e.value))
+		s.builder.RecordGpuUnCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
+	}
+}
+
+func (s *gpuScraper) recordHealth(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	b, i, h := s.builder, int64(d.index), &d.health
+	if v, ok := percentOf(h.fan, maxFan); ok {
+		b.RecordGpuFanSpeedDataPoint(now, v, i, nvidia, options...)
+	}
+	if h.linkGen.known {
+		b.RecordGpuPcieLinkGenDataPoint(now, int64(h.linkGen.value), i, nvidia, options...)
+	}
+	if h.linkWidth.known {
+		b.RecordGpuPcieLinkWidthDataPoint(now, int64(h.linkWidth.value), i, nvidia, options...)
+	}
+	if h.maxGen.known {
+		b.RecordGpuMaxPcieLinkGenDataPoint(now, int64(h.maxGen.value), i, nvidia, options...)
+	}
+	if h.maxWidth.known {
+		b.RecordGpuMaxPcieLinkWidthDataPoint(now, int64(h.maxWidth.value), i, nvidia, options...)
+	}
+	if h.linkSpeed.known {
+		b.RecordGpuPcieLinkSpeedDataPoint(now, int64(h.linkSpeed.value)*megabit, i, nvidia, options...)
+	}
+	if h.energy.known {
+		joules := float64(h.energy.value) / milli
+		s.begin(d, "energy", joules)
+		b.RecordGpuEnergyDataPoint(now, joules, i, nvidia, options...)
+	}
+	if h.replays.known {
+		s.begin(d, "replays", float64(h.replays.value))
+		b.RecordGpuPcieReplaysDataPoint(now, int64(h.replays.value), i, nvidia, options...)
+	}
+	s.recordMemoryHealth(now, d, options)
+	s.recordReasons(now, d, options)
+	s.recordXIDs(now, d, options)
+}
+
+func (s *gpuScraper) recordMemoryHealth(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	b, i, h := s.builder, int64(d.index), &d.health
+	if h.remapped.known {
+		r := h.remapped.value
+		s.begin(d, "remapped corrected", float64(r.corrected))
+		b.RecordGpuRemappedRowsDataPoint(now, int64(r.corrected), i, metadata.AttributeCauseCorrected, nvidia, options...)
+		s.begin(d, "remapped uncorrected", float64(r.uncorrected))
+		b.RecordGpuRemappedRowsDataPoint(now, int64(r.uncorrected), i, metadata.AttributeCauseUncorrected, nvidia, options...)
+		b.RecordGpuRowRemapPendingDataPoint(now, zeroOrOne(r.pending), i, nvidia, options...)
+		b.RecordGpuRowRemapFailedDataPoint(now, zeroOrOne(r.failed), i, nvidia, options...)
+	}
+	if h.retiredSingle.known {
+		s.begin(d, "retired single", float64(h.retiredSingle.value))
+		b.RecordGpuRetiredPagesDataPoint(now, int64(h.retiredSingle.value), i, metadata.AttributeCauseSingleBit, nvidia, options...)
+	}
+	if h.retiredDouble.known {
+		s.begin(d, "retired double", float64(h.retiredDouble.value))
+		b.RecordGpuRetiredPagesDataPoint(now, int64(h.retiredDouble.value), i, metadata.AttributeCauseDoubleBit, nvidia, options...)
+	}
+	if h.retiredPending.known {
+		b.RecordGpuRetiredPagesPendingDataPoint(now, zeroOrOne(h.retiredPending.value), i, nvidia, options...)
+	}
+}
+
+func zeroOrOne(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// reasonBits are NVML's reasons for clocks that are held down.
+var reasonBits = []struct {
+	bit    uint64
+	reason metadata.AttributeClockEventReason
+}{
+	{0x1, metadata.AttributeClockEventReasonGpuIdle},
+	{0x2, metadata.AttributeClockEventReasonAppClocks},
+	{0x4, metadata.AttributeClockEventReasonSwPowerCap},
+	{0x8, metadata.AttributeClockEventReasonHwSlowdown},
+	{0x10, metadata.AttributeClockEventReasonSyncBoost},
+	{0x20, metadata.AttributeClockEventReasonSwThermal},
+	{0x40, metadata.AttributeClockEventReasonHwThermal},
+	{0x80, metadata.AttributeClockEventReasonHwPowerBrake},
+	{0x100, metadata.AttributeClockEventReasonDisplay},
+}
+
+// recordReasons records each reason that the driver supports; all of them where
+// it does not say which.
+func (s *gpuScraper) recordReasons(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	now64, supported := d.health.reasons, d.health.supportedReasons
+	if !now64.known {
+		return
+	}
+	for _, r := range reasonBits {
+		if supported.known && supported.value&r.bit == 0 {
+			continue
+		}
+		s.builder.RecordGpuClockEventActiveDataPoint(now, zeroOrOne(now64.value&r.bit != 0), int64(d.index), r.reason, nvidia, options...)
+	}
+}
+
+func (s *gpuScraper) recordXIDs(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	if len(d.health.xids) == 0 {
+		return
+	}
+	s.builder.Reset(metadata.WithStartTime(pcommon.NewTimestampFromTime(d.health.xidsSince)))
+	for xid, count := range d.health.xids {
+		s.builder.RecordGpuXidErrorsDataPoint(now, int64(count), int64(d.index), int64(xid), nvidia, options...)
+	}
+}
+
+// GPM's metrics by their numbers.
+const (
+	gpmSMActive    = 2
+	gpmSMOccupancy = 3
+	gpmTensor      = 5
+	gpmTensorHMMA  = 7
+	gpmDRAM        = 10
+	gpmFP64        = 11
+	gpmFP32        = 12
+	gpmFP16        = 13
+	gpmPCIeTx      = 20
+	gpmPCIeRx      = 21
+	gpmNVLinkRx    = 60
+	gpmNVLinkTx    = 61
+)
+
+// gpmPercent and gpmRates are the metrics that are asked for: of each GPU, and of
+// MIG instances the first only.
+var (
+	gpmPercent = []uint32{gpmSMActive, gpmSMOccupancy, gpmTensor, gpmTensorHMMA, gpmDRAM, gpmFP64, gpmFP32, gpmFP16}
+	gpmRates   = []uint32{gpmPCIeTx, gpmPCIeRx, gpmNVLinkRx, gpmNVLinkTx}
+	gpmAll     = slices.Concat(gpmPercent, gpmRates)
+)
+
+// profileMetric is a metric that GPM gives.
+type profileMetric struct {
+	id     uint32
+	scale  float64
+	record func(ts pcommon.Timestamp, value float64, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
+}
+
+// gpuProfile are those of a GPU, instanceProfile those of an MIG instance.
+func gpuProfile(b *metadata.MetricsBuilder) []profileMetric {
+	return []profileMetric{
+		{gpmSMActive, 1, b.RecordGpuSmActiveDataPoint},
+		{gpmSMOccupancy, 1, b.RecordGpuSmOccupancyDataPoint},
+		{gpmTensor, 1, b.RecordGpuPipeTensorActiveDataPoint},
+		{gpmTensorHMMA, 1, b.RecordGpuPipeTensorHmmaActiveDataPoint},
+		{gpmDRAM, 1, b.RecordGpuDramActiveDataPoint},
+		{gpmFP64, 1, b.RecordGpuPipeFp64ActiveDataPoint},
+		{gpmFP32, 1, b.RecordGpuPipeFp32ActiveDataPoint},
+		{gpmFP16, 1, b.RecordGpuPipeFp16ActiveDataPoint},
+		{gpmPCIeTx, mebi, b.RecordGpuPcieTxBytesDataPoint},
+		{gpmPCIeRx, mebi, b.RecordGpuPcieRxBytesDataPoint},
+		{gpmNVLinkTx, mebi, b.RecordGpuNvlinkTxBytesDataPoint},
+		{gpmNVLinkRx, mebi, b.RecordGpuNvlinkRxBytesDataPoint},
+	}
+}
+
+func instanceProfile(b *metadata.MetricsBuilder) []profileMetric {
+	return []profileMetric{
+		{gpmSMActive, 1, b.RecordGpuMigSmActiveDataPoint},
+		{gpmSMOccupancy, 1, b.RecordGpuMigSmOccupancyDataPoint},
+		{gpmTensor, 1, b.RecordGpuMigPipeTensorActiveDataPoint},
+		{gpmTensorHMMA, 1, b.RecordGpuMigPipeTensorHmmaActiveDataPoint},
+		{gpmDRAM, 1, b.RecordGpuMigDramActiveDataPoint},
+		{gpmFP64, 1, b.RecordGpuMigPipeFp64ActiveDataPoint},
+		{gpmFP32, 1, b.RecordGpuMigPipeFp32ActiveDataPoint},
+		{gpmFP16, 1, b.RecordGpuMigPipeFp16ActiveDataPoint},
+	}
+}
+
+// recordProfile records what there is of some metrics.
+func recordProfile(now pcommon.Timestamp, metrics []profileMetric, r profileReading, index int64, options []metadata.MetricAttributeOption) {
+	if len(r) == 0 {
+		return
+	}
+	for _, m := range metrics {
+		if v, ok := r[m.id]; ok {
+			m.record(now, v*m.scale, index, nvidia, options...)
+		}
+	}
+}
+
+func (s *gpuScraper) recordInstances(now pcommon.Timestamp, d *deviceReading) {
+	if !s.mig {
+		return
+	}
+	b, i := s.builder, int64(d.index)
+	for k := range d.instances {
+		m := &d.instances[k]
+		options := m.options(d)
+		if makesSense(m.usage) {
+			u := m.usage.value
+			b.RecordGpuMigMemoryAllocatedDataPoint(now, u.percent(), i, nvidia, options...)
+			b.RecordGpuMigMemoryAllocatedBytesDataPoint(now, int64(u.used), i, nvidia, options...)
+			b.RecordGpuMigMemoryTotalDataPoint(now, int64(u.total), i, nvidia, options...)
+		}
+		recordProfile(now, s.instanceProfile, m.metrics, i, options)
+	}
+}
+
+// options are the attributes of an instance; its uuid stands for the board's.
+func (m *instanceReading) options(d *deviceReading) []metadata.MetricAttributeOption {
+	options := make([]metadata.MetricAttributeOption, 0, 5)
+	if m.uuid != "" {
+		options = append(options, metadata.WithGpuUUIDMetricAttribute(m.uuid))
+	}
+	if d.name != "" {
+		options = append(options, metadata.WithGpuModelMetricAttribute(d.name))
+	}
+	if m.gi >= 0 {
+		options = append(options, metadata.WithMigGiMetricAttribute(int64(m.gi)))
+	}
+	if m.ci >= 0 {
+		options = append(options, metadata.WithMigCiMetricAttribute(int64(m.ci)))
+	}
+	if m.profile != "" {
+		options = append(options, metadata.WithMigProfileMetricAttribute(m.profile))
+	}
+	return options
+}
+
+// recordUser repeats the figures of the GPUs that a workload uses, on its
+// resource.
+func (s *gpuScraper) recordUser(now pcommon.Timestamp, u *user) {
+	for _, g := range u.gpus {
+		options := g.device.options()
+		s.recordUsed(now, g.device, options)
+		if g.memory.known {
+			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.value), int64(g.device.index), nvidia, options...)
+		}
+	}
+}
+
+func (s *gpuScraper) recordUsed(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	b, i := s.builder, int64(d.index)
+	if v, ok := percentOf(d.gpu, maxPercent); ok {
+		b.RecordGpuProcessGpuDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := percentOf(d.memory, maxPercent); ok {
+		b.RecordGpuProcessMemoryDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := percentOf(d.encoder, maxPercent); ok {
+		b.RecordGpuProcessEncoderUtilizationDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := percentOf(d.temperature, maxTemperature); ok {
+		b.RecordGpuProcessTempDataPoint(now, v, i, nvidia, options...)
+	}
+	if makesSense(d.usage) {
+		m, memoryOptions := d.usage.value, d.memoryOptions(options)
+		b.RecordGpuProcessMemoryAllocatedDataPoint(now, m.percent(), i, nvidia, memoryOptions...)
+		b.RecordGpuProcessMemoryAllocatedBytesDataPoint(now, int64(m.used), i, nvidia, memoryOptions...)
+	}
+	if v, ok := d.watts(); ok {
+		b.RecordGpuProcessPowerWattsDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := d.powerPercent(); ok {
+		b.RecordGpuProcessPowerPercentDataPoint(now, v, i, nvidia, options...)
+	}
+	if v, ok := d.limitWatts(); ok {
+		b.RecordGpuProcessEnforcedPowerLimitWattsDataPoint(now, v, i, nvidia, options...)
+	}
+	if c := d.clocks.graphics; c.known {
+		b.RecordGpuProcessGraphicsClockDataPoint(now, int64(c.value), i, nvidia, options...)
+	}
+	if c := d.clocks.sm; c.known {
+		b.RecordGpuProcessSmClockDataPoint(now, int64(c.value), i, nvidia, options...)
+	}
+	if c := d.clocks.memory; c.known {
+		b.RecordGpuProcessMemoryClockDataPoint(now, int64(c.value), i, nvidia, options...)
+	}
+	s.recordUsedErrors(now, d, options)
+}
+
+func (s *gpuScraper) recordUsedErrors(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+	if e := d.corrected; e.known {
+		s.begin(d, "corrected", float64(e.value))
+		s.builder.RecordGpuProcessCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
+	}
+	if e := d.uncorrected; e.known {
+		s.begin(d, "uncorrected", float64(e.value))
+		s.builder.RecordGpuProcessUnCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
+	}
+}

@@ -1,0 +1,181 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nvidia measures NVIDIA GPUs through NVML.
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/absolute"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+const familyName = "nvidia"
+
+// NewFactory returns the factory of the family `nvidia`.
+func NewFactory() scrapers.Factory {
+	return scrapers.Factory{
+		Name: familyName, DefaultConfig: defaultConfig, New: newScraper,
+		TellsHolders: compiledIn, NotCompiledIn: notCompiledIn,
+	}
+}
+
+// gpuScraper maps readings to metric points.
+type gpuScraper struct {
+	source   source
+	identity *identity.Machine
+	want     want
+	mig      bool
+	builder  *metadata.MetricsBuilder
+	counters absolute.Counters
+	// gpuProfile and instanceProfile are the metrics that GPM gives.
+	gpuProfile, instanceProfile []profileMetric
+	// owners tells whose processes are on the GPUs; nil when nobody is asked for.
+	owners owners
+	clock  func() time.Time
+	// model is that of the first GPU that was ever there.
+	model string
+	// generation is that of the last reading.
+	generation int
+}
+
+func newScraper(set scrapers.Settings, section scrapers.Config) (scrapers.Scraper, error) {
+	cfg := section.(*Config)
+	src, err := newSource(cfg, set)
+	if err != nil {
+		return nil, err
+	}
+	return newScraperFor(set, cfg, src), nil
+}
+
+func newScraperFor(set scrapers.Settings, cfg *Config, src source) *gpuScraper {
+	owners := newOwners(set, cfg)
+	builder := metadata.NewMetricsBuilder(set.Metrics, set.Receiver)
+	return &gpuScraper{
+		source:          src,
+		identity:        set.Identity,
+		want:            wantOf(&set.Metrics.Metrics, cfg, owners != nil),
+		mig:             cfg.MIG,
+		builder:         builder,
+		gpuProfile:      gpuProfile(builder),
+		instanceProfile: instanceProfile(builder),
+		owners:          owners,
+		clock:           time.Now,
+	}
+}
+
+// Start implements scrapers.Scraper. The driver is opened by the first scrape.
+func (*gpuScraper) Start(context.Context, component.Host) error { return nil }
+
+// Shutdown implements scrapers.Scraper.
+func (s *gpuScraper) Shutdown(ctx context.Context) error { return s.source.close(ctx) }
+
+// Scrape implements scrapers.Scraper.
+func (s *gpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
+	r := s.source.read(ctx, s.want)
+	if r.generation != s.generation {
+		// A driver that was loaded anew counts anew.
+		s.counters.Restart()
+		s.generation = r.generation
+	}
+	slices.SortFunc(r.devices, func(a, b deviceReading) int { return a.index - b.index })
+	s.describe(r)
+	now := pcommon.NewTimestampFromTime(s.clock())
+	for i := range r.devices {
+		s.recordDevice(now, &r.devices[i])
+	}
+	if r.complete {
+		s.counters.Keep(r.has)
+	}
+	s.builder.EmitForResource(metadata.WithResource(s.identity.Host(ctx)))
+	if s.owners != nil {
+		users, err := s.owners.of(ctx, r)
+		if err != nil {
+			r.errs = append(r.errs, &scrapers.SourceError{Source: "attribution of processes", Err: err})
+		}
+		for _, u := range users {
+			s.recordUser(now, &u)
+			s.builder.EmitForResource(metadata.WithResource(s.identity.Workload(u.who)))
+		}
+	}
+	return s.builder.Emit(), errors.Join(r.errs...)
+}
+
+// describe tells the machine what GPUs it has.
+func (s *gpuScraper) describe(r *reading) {
+	if r.gpus.Count == 0 {
+		return
+	}
+	if len(r.devices) > 0 && (s.model == "" || r.devices[0].index == 0) {
+		s.model = r.devices[0].name
+	}
+	r.gpus.Type = s.model
+	s.identity.SetGPUs(r.gpus)
+}
+
+// user is a workload and the GPUs that it uses.
+type user struct {
+	who  *identity.Workload
+	gpus []usedGPU
+}
+
+// usedGPU is a GPU that a workload uses, with the memory that its own processes
+// have there.
+type usedGPU struct {
+	device *deviceReading
+	memory optional[uint64]
+}
+
+// owners finds the workloads that use the GPUs of a reading.
+type owners interface {
+	of(ctx context.Context, r *reading) ([]user, error)
+}
+
+// usesProcesses tells whether a metric is on that needs to know who uses a GPU.
+func usesProcesses(m *metadata.MetricsConfig) bool {
+	return m.GpuProcessGpu.Enabled || m.GpuProcessMemory.Enabled || m.GpuProcessMemoryAllocated.Enabled ||
+		m.GpuProcessMemoryAllocatedBytes.Enabled || m.GpuProcessTemp.Enabled || m.GpuProcessPowerWatts.Enabled ||
+		m.GpuProcessPowerPercent.Enabled || m.GpuProcessEnforcedPowerLimitWatts.Enabled ||
+		m.GpuProcessEncoderUtilization.Enabled || m.GpuProcessGraphicsClock.Enabled || m.GpuProcessSmClock.Enabled ||
+		m.GpuProcessMemoryClock.Enabled || m.GpuProcessCorrectedMemoryErrors.Enabled ||
+		m.GpuProcessUnCorrectedMemoryErrors.Enabled || m.GpuProcessMemoryUsedBytes.Enabled
+}
+
+// wantOf tells what the metrics that are on need.
+func wantOf(m *metadata.MetricsConfig, cfg *Config, withOwners bool) want {
+	w := want{
+		fan:            m.GpuFanSpeed.Enabled,
+		pcieLink:       m.GpuPcieLinkGen.Enabled || m.GpuPcieLinkWidth.Enabled || m.GpuMaxPcieLinkGen.Enabled || m.GpuMaxPcieLinkWidth.Enabled,
+		pcieSpeed:      m.GpuPcieLinkSpeed.Enabled,
+		energy:         m.GpuEnergy.Enabled,
+		replays:        m.GpuPcieReplays.Enabled,
+		remapped:       m.GpuRemappedRows.Enabled || m.GpuRowRemapPending.Enabled || m.GpuRowRemapFailed.Enabled,
+		retired:        m.GpuRetiredPages.Enabled,
+		retiredPending: m.GpuRetiredPagesPending.Enabled,
+		reasons:        m.GpuClockEventActive.Enabled,
+		xids:           m.GpuXidErrors.Enabled,
+		processes:      withOwners,
+	}
+	w.mig = cfg.MIG && (m.GpuMigMemoryAllocated.Enabled || m.GpuMigMemoryAllocatedBytes.Enabled || m.GpuMigMemoryTotal.Enabled)
+	if cfg.Profiling == profilingAuto {
+		w.profiling = m.GpuSmActive.Enabled || m.GpuSmOccupancy.Enabled || m.GpuDramActive.Enabled ||
+			m.GpuPipeTensorActive.Enabled || m.GpuPipeTensorHmmaActive.Enabled || m.GpuPipeFp64Active.Enabled ||
+			m.GpuPipeFp32Active.Enabled || m.GpuPipeFp16Active.Enabled || m.GpuPcieTxBytes.Enabled ||
+			m.GpuPcieRxBytes.Enabled || m.GpuNvlinkTxBytes.Enabled || m.GpuNvlinkRxBytes.Enabled
+		w.migProfiling = cfg.MIG && (m.GpuMigSmActive.Enabled || m.GpuMigSmOccupancy.Enabled || m.GpuMigDramActive.Enabled ||
+			m.GpuMigPipeTensorActive.Enabled || m.GpuMigPipeTensorHmmaActive.Enabled || m.GpuMigPipeFp64Active.Enabled ||
+			m.GpuMigPipeFp32Active.Enabled || m.GpuMigPipeFp16Active.Enabled)
+	}
+	w.mig = w.mig || w.migProfiling
+	return w
+}

@@ -1,0 +1,459 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && cgo
+
+package nvidia
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+// compiledIn says that NVML can be used by this build.
+const (
+	compiledIn    = true
+	notCompiledIn = ""
+)
+
+// maxBackoff is how long a driver that does not work is left alone at most.
+const maxBackoff = 5 * time.Minute
+
+// nvmlSource asks NVML. Everything but the logger and the counters of what was
+// published is used in the library's slot only.
+type nvmlSource struct {
+	cfg      *Config
+	ids      []deviceID
+	interval time.Duration
+	proc     string
+	pci      string
+	logger   *zap.Logger
+	now      func() time.Time
+
+	// published is the generation of the last reading.
+	published int
+
+	open       bool
+	generation int
+	// failures is how often in a row opening led to nothing.
+	failures int
+	nextOpen time.Time
+	// failure is why nothing is tried until then.
+	failure []error
+	devices map[string]*deviceState
+	events  *eventSet
+	warned  map[string]bool
+	// versions are those of the open driver.
+	versions identity.GPUs
+}
+
+func newSource(cfg *Config, set scrapers.Settings) (source, error) {
+	root := filepath.Join("/", set.RootPath)
+	s := &nvmlSource{
+		cfg:      cfg,
+		interval: cfg.CommonConfig.Timing.CollectionInterval,
+		proc:     filepath.Join(root, "proc"),
+		pci:      filepath.Join(root, "sys/bus/pci/devices"),
+		logger:   set.Receiver.Logger,
+		now:      time.Now,
+		devices:  map[string]*deviceState{},
+		warned:   map[string]bool{},
+	}
+	for _, value := range cfg.DeviceIDs {
+		id, err := parseDeviceID(fmt.Sprint(value))
+		if err != nil {
+			return nil, fmt.Errorf("device_ids: %w", err)
+		}
+		s.ids = append(s.ids, id)
+	}
+	return s, nil
+}
+
+// sink takes what a reading found until its time is over.
+type sink struct {
+	mu      sync.Mutex
+	reading reading
+	over    bool
+}
+
+func (k *sink) put(fn func(r *reading)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.over {
+		fn(&k.reading)
+	}
+}
+
+func (k *sink) fail(source string, err error) {
+	k.put(func(r *reading) { r.errs = append(r.errs, &scrapers.SourceError{Source: source, Err: err}) })
+}
+
+func (k *sink) take() *reading {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.over = true
+	return &k.reading
+}
+
+// read implements source. A call that hangs costs the GPUs that were not read
+// yet.
+func (s *nvmlSource) read(ctx context.Context, w want) *reading {
+	k := &sink{reading: reading{generation: s.published}}
+	_, err := guard.Call(ctx, &process.slot, func(ctx context.Context) (struct{}, error) {
+		s.collect(&driver{library: &process, ctx: ctx}, w, k)
+		return struct{}{}, nil
+	})
+	r := k.take()
+	if err != nil {
+		r.errs = append(r.errs, &scrapers.SourceError{Source: nvmlName, Err: fmt.Errorf("a call of the driver does not return: %w", err)})
+	}
+	s.published = r.generation
+	return r
+}
+
+// nvmlName is how faults are called that concern all GPUs.
+const nvmlName = "NVML"
+
+// close implements source. While a call hangs the library stays open.
+func (s *nvmlSource) close(ctx context.Context) error {
+	_, err := guard.Call(ctx, &process.slot, func(context.Context) (struct{}, error) {
+		s.shut(&driver{library: &process, ctx: context.WithoutCancel(ctx)})
+		return struct{}{}, nil
+	})
+	if errors.Is(err, guard.ErrHung) {
+		s.logger.Warn("A call of the NVIDIA driver hangs; the library stays open until the process ends")
+		return nil
+	}
+	return err
+}
+
+func (s *nvmlSource) collect(d *driver, w want, k *sink) {
+	if !s.ensureOpen(d, k) {
+		return
+	}
+	if s.cfg.ReleaseDriverBetweenScrapes {
+		w.profiling, w.migProfiling, w.xids = false, false, false
+		defer s.shut(d)
+	}
+	k.put(func(r *reading) { r.generation = s.generation })
+	p := &pass{nvmlSource: s, driver: d, want: w, sink: k, seen: map[string]bool{}, indices: map[int]bool{}}
+	p.readAll()
+	s.settle(p)
+}
+
+// ensureOpen opens the library unless that failed just now.
+func (s *nvmlSource) ensureOpen(d *driver, k *sink) bool {
+	if s.open {
+		return true
+	}
+	if s.now().Before(s.nextOpen) {
+		k.put(func(r *reading) { r.errs = slices.Clone(s.failure) })
+		return false
+	}
+	c, reason := d.open(s.cfg.LibraryPath)
+	if c != codeSuccess {
+		failure := []error{s.describe(c, reason)}
+		s.back(failure)
+		k.put(func(r *reading) { r.errs = slices.Clone(failure) })
+		return false
+	}
+	s.open = true
+	if !s.cfg.ReleaseDriverBetweenScrapes || s.generation == 0 {
+		s.generation++
+		s.readVersions(d)
+	}
+	return true
+}
+
+// readVersions asks, and says, which driver was opened.
+func (s *nvmlSource) readVersions(d *driver) {
+	version, _ := call(d, symDriverVersion, d.nvml.SystemGetDriverVersion)
+	s.versions = identity.GPUs{DriverVersion: clean(version)}
+	if cuda, c := call(d, symCUDAVersion, d.nvml.SystemGetCudaDriverVersion); c == codeSuccess {
+		s.versions.CUDAVersion = fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)
+	}
+	s.logger.Info("NVML is open", zap.String("driver", s.versions.DriverVersion), zap.String("cuda", s.versions.CUDAVersion))
+}
+
+// back leaves the driver alone for a while: the longer, the more often it did not
+// work. The first time it is tried again at once.
+func (s *nvmlSource) back(failure []error) {
+	s.failure = failure
+	wait := time.Duration(0)
+	if s.failures > 0 {
+		wait = min(s.interval<<min(s.failures-1, 10), maxBackoff)
+	}
+	s.nextOpen = s.now().Add(wait)
+	s.failures++
+}
+
+// describe says why there is no NVML, and what would change that. What was never
+// there is absent; what was is a fault.
+func (s *nvmlSource) describe(c code, reason error) error {
+	text, cure := "the driver does not work: "+c.Error(), ""
+	switch c {
+	case codeLibraryNotFound:
+		text = "no NVML library"
+		cure = "install the NVIDIA driver; in a container use NVIDIA's runtime with NVIDIA_DRIVER_CAPABILITIES=utility; or name it in scrapers::nvidia::library_path"
+	case codeDriverNotLoaded:
+		text, cure = "the NVIDIA driver is not loaded", "load the kernel module nvidia"
+	case codeVersionMismatch:
+		text = "library and driver are of different versions"
+		cure = "the driver was upgraded underneath: reload it, then restart the collector"
+	case codeNoPermission:
+		cure = "give the collector access to /dev/nvidia*"
+	}
+	if reason != nil {
+		text += ": " + reason.Error()
+	}
+	absent := c == codeLibraryNotFound || c == codeDriverNotLoaded
+	if absent && s.generation == 0 {
+		return &scrapers.AbsentError{Reason: text, Cure: cure}
+	}
+	if cure != "" {
+		text += "; " + cure
+	}
+	return &scrapers.SourceError{Source: nvmlName, Err: errors.New(text)}
+}
+
+// settle decides, after a scrape, whether the library has to be opened anew.
+func (s *nvmlSource) settle(p *pass) {
+	switch {
+	case p.driver.ctx.Err() != nil: // the next scrape will find the same
+	case p.global != codeSuccess:
+		failure := []error{s.describe(p.global, nil)}
+		s.shut(p.driver)
+		s.back(failure)
+		p.sink.put(func(r *reading) { r.errs = slices.Clone(failure) })
+	case p.lost > 0 && p.lost == p.asked:
+		s.shut(p.driver)
+		// What is the matter stays the same while nothing is tried.
+		p.sink.put(func(r *reading) { s.back(slices.Clone(r.errs)) })
+	case p.read > 0 || p.asked == 0:
+		s.failures = 0
+	}
+}
+
+// shut closes the library and forgets what belongs to it. What is known of GPUs
+// outlives that only when the library is opened for each scrape. After the time
+// for calls it stays open.
+func (s *nvmlSource) shut(d *driver) {
+	if !s.open || d.ctx.Err() != nil {
+		return
+	}
+	d = &driver{library: d.library, ctx: context.WithoutCancel(d.ctx)} // all of it, or nothing
+	s.freeEvents(d)
+	for _, st := range s.devices {
+		st.gpm.free(d)
+	}
+	d.close()
+	s.open = false
+	if !s.cfg.ReleaseDriverBetweenScrapes {
+		clear(s.devices)
+	}
+}
+
+// forget drops what is known of GPUs and instances that are not there any more:
+// one that comes back begins anew.
+func (p *pass) forget() {
+	for key, st := range p.devices {
+		if !p.seen[key] && st.gpm.free(p.driver) {
+			delete(p.devices, key)
+		}
+	}
+}
+
+// warnOnce logs what is said once.
+func (s *nvmlSource) warnOnce(key, message string, fields ...zap.Field) {
+	if !s.warned[key] {
+		s.warned[key] = true
+		s.logger.Warn(message, fields...)
+	}
+}
+
+// pass is one reading of all GPUs.
+type pass struct {
+	*nvmlSource
+	driver *driver
+	want   want
+	sink   *sink
+
+	// asked, lost and read count GPUs; global is a code that concerns all.
+	asked, lost, read int
+	global            code
+	// seen are the GPUs and instances that were found, by their keys.
+	seen map[string]bool
+	// indices are the numbers of the GPUs that were read.
+	indices map[int]bool
+}
+
+// candidate is a GPU that may be there.
+type candidate struct {
+	handle nvml.Device
+	// index is below 0 where it has to be asked for.
+	index int
+	// address is on the PCI bus, where that is how it was found.
+	address, name string
+}
+
+func (p *pass) readAll() {
+	d := p.driver
+	count, c := call(d, symCount, func() (int, nvml.Return) { return d.nvml.DeviceGetCount() })
+	if c != codeSuccess {
+		p.countFailed(c)
+		return
+	}
+	p.sink.put(func(r *reading) { r.gpus = p.versions; r.gpus.Count = count })
+	if p.want.xids {
+		p.drainEvents()
+	}
+	for _, open := range p.candidates(count) {
+		g, c := open()
+		if c == codeOver {
+			break
+		}
+		p.asked++
+		if c != codeSuccess {
+			p.handleFailed(g.name, c)
+			continue
+		}
+		p.readOne(g)
+	}
+	if err := d.ctx.Err(); err != nil {
+		p.sink.fail(nvmlName, fmt.Errorf("not all GPUs were read in time: %w", err))
+		return
+	}
+	p.forget()
+	p.sink.put(func(r *reading) { r.complete = true })
+}
+
+func (p *pass) countFailed(c code) {
+	if c.isGlobal() {
+		p.global = c
+		return
+	}
+	if c != codeOver {
+		p.sink.fail(nvmlName, fmt.Errorf("nvmlDeviceGetCount: %w", c))
+	}
+}
+
+// handleFailed says what is the matter with a GPU that cannot be opened.
+func (p *pass) handleFailed(name string, c code) {
+	switch {
+	case c == codeNoPermission:
+		p.warnOnce("permission "+name, "No right to see a GPU; it is left out", zap.String("gpu", name),
+			zap.String("cure", "let the collector's control group use its device file"))
+	case c.isLost():
+		p.lost++
+		p.sink.fail(name, lostError(c))
+	case c.isGlobal():
+		p.global = c
+	case c.isAbsent():
+	default:
+		p.sink.fail(name, fmt.Errorf("nvmlDeviceGetHandle: %w", c))
+	}
+}
+
+func lostError(c code) error {
+	if c == codeResetRequired {
+		return fmt.Errorf("needs a reset before it can be used: %w; reset it with nvidia-smi --gpu-reset", c)
+	}
+	return fmt.Errorf("is lost (fell off the bus): %w; reset it, or the machine", c)
+}
+
+// candidates lists how each GPU that is wanted can be opened.
+func (p *pass) candidates(count int) []func() (candidate, code) {
+	if p.cfg.SkipSuspended {
+		return p.awake()
+	}
+	if len(p.ids) > 0 {
+		return p.selected(count)
+	}
+	all := make([]func() (candidate, code), 0, count)
+	for i := range count {
+		all = append(all, p.byIndex(i))
+	}
+	return all
+}
+
+func (p *pass) byIndex(i int) func() (candidate, code) {
+	return func() (candidate, code) {
+		d := p.driver
+		h, c := call(d, symHandleByIndex, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByIndex(i) })
+		return candidate{handle: h, index: i, name: "GPU " + strconv.Itoa(i)}, c
+	}
+}
+
+func (p *pass) byUUID(uuid string) func() (candidate, code) {
+	return func() (candidate, code) {
+		d := p.driver
+		h, c := call(d, symHandleByUUID, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByUUID(uuid) })
+		return candidate{handle: h, index: -1, name: "GPU " + uuid}, p.known(uuid, c)
+	}
+}
+
+func (p *pass) byPCI(address string) func() (candidate, code) {
+	return func() (candidate, code) {
+		d := p.driver
+		h, c := call(d, symHandleByPCI, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByPciBusId(address) })
+		return candidate{handle: h, index: -1, address: canonicalPCI(address), name: "GPU " + address}, p.known(address, c)
+	}
+}
+
+// known warns of an entry of device_ids that there is no GPU for.
+func (p *pass) known(id string, c code) code {
+	if c == codeNotFound || c == codeInvalidArgument {
+		p.unmatched(id)
+	}
+	return c
+}
+
+func (p *pass) unmatched(id string) {
+	if len(p.ids) > 0 {
+		p.warnOnce("device "+id, "There is no such GPU", zap.String("device_ids", id))
+	}
+}
+
+// selected are the GPUs that device_ids names. Others are not touched.
+func (p *pass) selected(count int) []func() (candidate, code) {
+	all := make([]func() (candidate, code), 0, len(p.ids))
+	for _, id := range p.ids {
+		switch {
+		case id.uuid != "":
+			all = append(all, p.byUUID(id.uuid))
+		case id.pci != "":
+			all = append(all, p.byPCI(id.pci))
+		case id.index < count:
+			all = append(all, p.byIndex(id.index))
+		default:
+			p.unmatched(strconv.Itoa(id.index))
+		}
+	}
+	return all
+}
+
+// isSelected tells whether a GPU that was found otherwise is wanted.
+func (p *pass) isSelected(index int, uuid, address string) bool {
+	if len(p.ids) == 0 {
+		return true
+	}
+	for _, id := range p.ids {
+		if (id.index >= 0 && id.index == index) || (id.uuid != "" && id.uuid == uuid) || (id.pci != "" && id.pci == address) {
+			return true
+		}
+	}
+	return false
+}
