@@ -20,9 +20,6 @@ type assignment struct {
 	s *Snapshot
 	// helpers are W&B's own processes.
 	helpers map[int]bool
-	// slurmGroups tells that Slurm uses control groups here: environments, which
-	// anybody can write and which outlive jobs, do not count then.
-	slurmGroups bool
 	// owners are by pid.
 	owners map[int]*draft
 	drafts []*draft
@@ -144,7 +141,7 @@ func (a *assignment) claimTrees(kind Kind, roots []*Process, without map[int]boo
 
 // claimGroups claims what Slurm steps and then containers have.
 func (a *assignment) claimGroups() {
-	a.slurmGroups = slices.ContainsFunc(a.d.people, func(p person) bool {
+	a.d.slurmGroups = a.d.slurmGroups || slices.ContainsFunc(a.d.people, func(p person) bool {
 		return p.facts.group.SlurmJob != "" || p.facts.group.SlurmSLUID != ""
 	})
 	if a.d.opts.Discover.Steps {
@@ -249,7 +246,7 @@ func (a *assignment) stepOf(p person) (key, group string) {
 		return "", ""
 	}
 	if g.SlurmJob == "" && g.SlurmSLUID == "" {
-		if a.slurmGroups {
+		if a.d.slurmGroups {
 			return "", "" // what has left its job's groups is no part of the job
 		}
 		job := p.facts.env.place()

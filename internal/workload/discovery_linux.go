@@ -41,6 +41,9 @@ type Discovery struct {
 	nested  map[int][]person
 	target  target
 	notices map[string]noticed
+	// slurmGroups tells that Slurm uses control groups here: environments, which
+	// anybody can write and which outlive jobs, do not count then.
+	slurmGroups bool
 	// severalRanks are the groups, by id, that have had several ranks.
 	severalRanks map[string]bool
 	buf          []byte

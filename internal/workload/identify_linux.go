@@ -140,7 +140,7 @@ func (a *assignment) setPlace(id *identity.Workload, g *cgroup.Identity, env *en
 // slurmOf is the job and the step of a process: those that its control group tells,
 // else those of its environment, if these count.
 func (a *assignment) slurmOf(g *cgroup.Identity, told *Job) (job, step string) {
-	if a.slurmGroups && g.SlurmJob == "" && g.SlurmSLUID == "" {
+	if a.d.slurmGroups && g.SlurmJob == "" && g.SlurmSLUID == "" {
 		return "", "" // it has left its job
 	}
 	job, step = cmp.Or(g.SlurmJob, told.SlurmJob), g.SlurmStep
