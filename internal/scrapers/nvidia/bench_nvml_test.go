@@ -80,6 +80,7 @@ func BenchmarkAgainstByHand(b *testing.B) {
 
 // compareByHand measures so many scrapes of each kind in turn.
 func compareByHand(b *testing.B, gpus int, extended bool, spinUS, scrapes int) {
+	b.Helper()
 	r := newRig(b, gpus, rigOptions{extended: extended})
 	r.makeStatic(b, spinUS)
 	md := pmetric.NewMetrics()

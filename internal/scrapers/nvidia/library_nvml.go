@@ -30,7 +30,9 @@ type library struct {
 	path string
 	// loaded says that the library has been opened: it cannot be another one then.
 	loaded bool
-	has    map[string]bool
+	// has says which symbols the open library has, by their numbers, as far as was
+	// looked.
+	has []optional[bool]
 	// question is for GPM; it is large, and used again.
 	question nvml.GpmMetricsGetType
 }
@@ -52,7 +54,7 @@ func (l *library) open(path string) (c code, reason error) {
 		l.nvml, l.path = nvml.New(nvml.WithLibraryPath(path)), path
 	}
 	c = code(l.nvml.Init())
-	l.has = map[string]bool{}
+	l.has = make([]optional[bool], len(symbols))
 	// What cannot be loaded has no symbols, whatever its first call answers.
 	l.loaded = l.loaded || offers(l.nvml.Extensions().LookupSymbol, symInit)
 	return c, nil
@@ -88,12 +90,11 @@ func (l *library) close() { _ = l.nvml.Shutdown() }
 
 // offers tells whether the open library has a function.
 func (l *library) offers(s symbol) bool {
-	known, ok := l.has[s.names[0]]
-	if !ok {
-		known = offers(l.nvml.Extensions().LookupSymbol, s)
-		l.has[s.names[0]] = known
+	has := &l.has[s.number]
+	if !has.known {
+		*has = some(offers(l.nvml.Extensions().LookupSymbol, s))
 	}
-	return known
+	return has.value
 }
 
 // driver makes the calls of one scrape.

@@ -7,7 +7,6 @@ package nvidia
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -45,6 +44,10 @@ type gpuScraper struct {
 	clock  func() time.Time
 	// generation is that of the last reading.
 	generation int
+	// attributes are those of the devices of the last readings, in their order.
+	attributes []*attributes
+	// start is the start time that the builder has, once it was set.
+	start time.Time
 }
 
 func newScraper(set scrapers.Settings, section scrapers.Config) (scrapers.Scraper, error) {
@@ -86,8 +89,9 @@ func (s *gpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 		s.counters.Restart()
 		s.generation = r.generation
 	}
-	slices.SortFunc(r.devices, func(a, b deviceReading) int { return a.index - b.index })
+	r.sort()
 	now := pcommon.NewTimestampFromTime(s.clock())
+	s.remember(r)
 	for i := range r.devices {
 		s.recordDevice(now, &r.devices[i])
 	}

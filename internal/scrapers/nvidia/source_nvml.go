@@ -52,9 +52,11 @@ type nvmlSource struct {
 	nextOpen time.Time
 	// failure is why nothing is tried until then.
 	failure []error
-	devices map[string]*deviceState
-	events  *eventSet
-	warned  map[string]bool
+	// readings counts those that were begun.
+	readings int
+	devices  map[string]*deviceState
+	events   *eventSet
+	warned   map[string]bool
 }
 
 func newSource(cfg *Config, set scrapers.Settings) (source, error) {
@@ -146,7 +148,8 @@ func (s *nvmlSource) collect(d *driver, w want, k *sink) {
 		defer s.shut(d)
 	}
 	k.put(func(r *reading) { r.generation = s.generation })
-	p := &pass{nvmlSource: s, driver: d, want: w, sink: k, seen: map[string]bool{}, indices: map[int]bool{}}
+	s.readings++
+	p := &pass{nvmlSource: s, driver: d, want: w, sink: k}
 	p.readAll()
 	s.settle(p)
 }
@@ -264,7 +267,7 @@ func (s *nvmlSource) shut(d *driver) {
 // one that comes back begins anew.
 func (p *pass) forget() {
 	for key, st := range p.devices {
-		if !p.seen[key] && st.gpm.free(p.driver) {
+		if st.seen != p.readings && st.gpm.free(p.driver) {
 			delete(p.devices, key)
 		}
 	}
@@ -288,19 +291,24 @@ type pass struct {
 	// asked, lost and read count GPUs; global is a code that concerns all.
 	asked, lost, read int
 	global            code
-	// seen are the GPUs and instances that were found, by their keys.
-	seen map[string]bool
 	// indices are the numbers of the GPUs that were read.
-	indices map[int]bool
+	indices []int
 }
 
-// candidate is a GPU that may be there.
+// candidate is a GPU that may be there, by one of its names.
 type candidate struct {
-	handle nvml.Device
 	// index is below 0 where it has to be asked for.
 	index int
-	// address is on the PCI bus, where that is how it was found.
-	address, name string
+	// uuid and address (on the PCI bus) are empty where the GPU is named otherwise.
+	uuid, address string
+}
+
+// name is for messages.
+func (c *candidate) name() string {
+	if c.index >= 0 {
+		return "GPU " + strconv.Itoa(c.index)
+	}
+	return "GPU " + c.uuid + c.address
 }
 
 func (p *pass) readAll() {
@@ -313,17 +321,20 @@ func (p *pass) readAll() {
 	if p.want.xids {
 		p.drainEvents()
 	}
-	for _, open := range p.candidates(count) {
-		g, c := open()
+	all := p.candidates(count)
+	p.indices = make([]int, 0, len(all))
+	p.sink.put(func(r *reading) { r.devices = make([]deviceReading, 0, len(all)) })
+	for _, g := range all {
+		handle, c := p.handleOf(&g)
 		if c == codeOver {
 			break
 		}
 		p.asked++
 		if c != codeSuccess {
-			p.handleFailed(g.name, c)
+			p.handleFailed(g.name(), c)
 			continue
 		}
-		p.readOne(g)
+		p.readOne(g, handle)
 	}
 	if err := d.ctx.Err(); err != nil {
 		p.sink.fail(nvmlName, fmt.Errorf("not all GPUs were read in time: %w", err))
@@ -367,43 +378,33 @@ func lostError(c code) error {
 	return fmt.Errorf("is lost (fell off the bus): %w; reset it, or the machine", c)
 }
 
-// candidates lists how each GPU that is wanted can be opened.
-func (p *pass) candidates(count int) []func() (candidate, code) {
+// candidates lists the GPUs that are wanted.
+func (p *pass) candidates(count int) []candidate {
 	if p.cfg.SkipSuspended {
 		return p.awake()
 	}
 	if len(p.ids) > 0 {
 		return p.selected(count)
 	}
-	all := make([]func() (candidate, code), 0, count)
-	for i := range count {
-		all = append(all, p.byIndex(i))
+	all := make([]candidate, count)
+	for i := range all {
+		all[i].index = i
 	}
 	return all
 }
 
-func (p *pass) byIndex(i int) func() (candidate, code) {
-	return func() (candidate, code) {
-		d := p.driver
-		h, c := call(d, symHandleByIndex, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByIndex(i) })
-		return candidate{handle: h, index: i, name: "GPU " + strconv.Itoa(i)}, c
+// handleOf opens a GPU.
+func (p *pass) handleOf(g *candidate) (nvml.Device, code) {
+	d := p.driver
+	switch {
+	case g.uuid != "":
+		h, c := call(d, symHandleByUUID, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByUUID(g.uuid) })
+		return h, p.known(g.uuid, c)
+	case g.address != "":
+		h, c := call(d, symHandleByPCI, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByPciBusId(g.address) })
+		return h, p.known(g.address, c)
 	}
-}
-
-func (p *pass) byUUID(uuid string) func() (candidate, code) {
-	return func() (candidate, code) {
-		d := p.driver
-		h, c := call(d, symHandleByUUID, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByUUID(uuid) })
-		return candidate{handle: h, index: -1, name: "GPU " + uuid}, p.known(uuid, c)
-	}
-}
-
-func (p *pass) byPCI(address string) func() (candidate, code) {
-	return func() (candidate, code) {
-		d := p.driver
-		h, c := call(d, symHandleByPCI, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByPciBusId(address) })
-		return candidate{handle: h, index: -1, address: canonicalPCI(address), name: "GPU " + address}, p.known(address, c)
-	}
+	return call(d, symHandleByIndex, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByIndex(g.index) })
 }
 
 // known warns of an entry of device_ids that there is no GPU for.
@@ -421,19 +422,14 @@ func (p *pass) unmatched(id string) {
 }
 
 // selected are the GPUs that device_ids names. Others are not touched.
-func (p *pass) selected(count int) []func() (candidate, code) {
-	all := make([]func() (candidate, code), 0, len(p.ids))
+func (p *pass) selected(count int) []candidate {
+	all := make([]candidate, 0, len(p.ids))
 	for _, id := range p.ids {
-		switch {
-		case id.uuid != "":
-			all = append(all, p.byUUID(id.uuid))
-		case id.pci != "":
-			all = append(all, p.byPCI(id.pci))
-		case id.index < count:
-			all = append(all, p.byIndex(id.index))
-		default:
+		if id.index >= count {
 			p.unmatched(strconv.Itoa(id.index))
+			continue
 		}
+		all = append(all, candidate{index: id.index, uuid: id.uuid, address: id.pci})
 	}
 	return all
 }

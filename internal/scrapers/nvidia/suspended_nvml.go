@@ -15,16 +15,16 @@ import (
 
 // awake lists the GPUs that the system has not put to sleep, by what sysfs says:
 // NVML wakes each that it is asked for.
-func (p *pass) awake() []func() (candidate, code) {
+func (p *pass) awake() []candidate {
 	entries, err := os.ReadDir(p.pci)
 	if err != nil {
 		p.sink.fail("sysfs", err)
 		return nil
 	}
-	var all []func() (candidate, code)
+	var all []candidate
 	for _, e := range entries {
 		if p.isAwakeGPU(e.Name()) && p.mayBeSelected(e.Name()) {
-			all = append(all, p.byPCI(e.Name()))
+			all = append(all, candidate{index: -1, address: e.Name()})
 		}
 	}
 	return all
