@@ -43,6 +43,7 @@ func FuzzSysfs(f *testing.F) {
 	f.Add("0000:3b:00.0", "0x10de\n", "0x040300\n", "unsupported\n", "0000:3c:00.0")
 	f.Add("10000:01:00.0", "0x8086\n", "0x030000\n", "", "0")
 	f.Add("odd", "\x00", "", "suspending", "GPU-1")
+	f.Add("odd", "0x10de\n", "0x030000\n", "active\n", "0000:3b:00.0")
 	f.Fuzz(func(t *testing.T, address, vendor, class, status, named string) {
 		if address == "" || len(address) > 200 || strings.ContainsAny(address, "/\x00") || address == "." || address == ".." {
 			t.Skip("no name of a file")
