@@ -23,6 +23,7 @@ type counter struct {
 // Start returns the start time of a counter of a device, which is named by its
 // identity, not its place, for a value read at a time.
 func (c *Counters) Start(device, name string, value float64, at time.Time) time.Time {
+	at = at.Round(0) // by the clock that the points show
 	if c.devices == nil {
 		c.devices = map[string]map[string]counter{}
 	}

@@ -68,6 +68,8 @@ type Settings struct {
 	Identity *identity.Machine
 	// RootPath is where the machine's / is seen; empty means /.
 	RootPath string
+	// DetectionInterval is how often hardware that does not answer is tried again.
+	DetectionInterval time.Duration
 	// Target is the configured process.
 	Target Target
 	// Workloads finds the configured process and all other workloads on Linux.

@@ -85,7 +85,7 @@ func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next c
 		}
 		settings := scrapers.Settings{
 			Receiver: set, Metrics: cfg.MetricsBuilderConfig,
-			Identity: machine, RootPath: cfg.RootPath, Target: options.Target, Workloads: r.workloads,
+			Identity: machine, RootPath: cfg.RootPath, DetectionInterval: cfg.DetectionInterval, Target: options.Target, Workloads: r.workloads,
 		}
 		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))
 		timing := section.Common().Timing

@@ -76,7 +76,9 @@ func (c *Config) Validate() error {
 		case seen[id]:
 			errs = append(errs, fmt.Errorf("device_ids::%d: %q: is listed twice", i, text))
 		}
-		seen[id] = true
+		if err == nil {
+			seen[id] = true
+		}
 	}
 	return errors.Join(errs...)
 }

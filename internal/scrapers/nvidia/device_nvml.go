@@ -8,7 +8,7 @@ package nvidia
 import (
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -18,23 +18,28 @@ import (
 // deviceState is what is remembered of a GPU or a MIG instance while the library
 // is open.
 type deviceState struct {
+	// seen is the number of the last reading in which it was there.
+	seen int
 	name string
 	// old says that the memory is read the old way, worked that the new way did
 	// once.
 	old, worked bool
 	gpm         gpmState
 	registered  bool
-	xids        map[uint64]uint64
-	xidsSince   time.Time
+	// index is the number of the GPU, lastXID the last error that it gave.
+	index     int
+	lastXID   uint64
+	xids      map[uint64]uint64
+	xidsSince time.Time
 }
 
 func (p *pass) stateOf(key string) *deviceState {
-	p.seen[key] = true
 	st := p.devices[key]
 	if st == nil {
 		st = &deviceState{}
 		p.devices[key] = st
 	}
+	st.seen = p.readings
 	return st
 }
 
@@ -83,29 +88,33 @@ func (g *gpu) judge(s symbol, c code) {
 }
 
 // readOne reads a GPU that was opened.
-func (p *pass) readOne(c candidate) {
-	g := &gpu{driver: p.driver, handle: c.handle}
+func (p *pass) readOne(c candidate, handle nvml.Device) {
+	g := &gpu{driver: p.driver, handle: handle}
 	r := deviceReading{at: p.now(), index: c.index}
 	if r.index < 0 {
-		index := ask(g, symIndex, c.handle.GetIndex)
+		index := ask(g, symIndex, handle.GetIndex)
 		if !index.known {
-			p.end(g, c.name)
+			p.end(g, &c)
 			return
 		}
 		r.index = index.value
-		c.name = "GPU " + strconv.Itoa(r.index)
 	}
-	r.uuid = ask(g, symUUID, c.handle.GetUUID).value
-	if p.indices[r.index] || (p.cfg.SkipSuspended && !p.isSelected(r.index, r.uuid, c.address)) {
+	if r.uuid = ask(g, symUUID, handle.GetUUID).value; g.fault != nil || g.dead != codeSuccess {
+		p.end(g, &c) // who it is, is not known for once
+		return
+	}
+	if slices.Contains(p.indices, r.index) || (p.cfg.SkipSuspended && !p.isSelected(r.index, r.uuid, canonicalPCI(c.address))) {
+		p.asked--
 		return // named twice, or not wanted
 	}
-	p.indices[r.index] = true
+	p.indices = append(p.indices, r.index)
 	g.state = p.stateOf(r.key())
+	g.state.index = r.index
 	if g.state.name == "" {
-		g.state.name = clean(ask(g, symName, c.handle.GetName).value)
+		g.state.name = clean(ask(g, symName, handle.GetName).value)
 	}
 	r.name = g.state.name
-	mode := ask(g, symMIGMode, func() (int, nvml.Return) { current, _, ret := c.handle.GetMigMode(); return current, ret })
+	mode := ask(g, symMIGMode, func() (int, nvml.Return) { current, _, ret := handle.GetMigMode(); return current, ret })
 	isMIG := mode.known && mode.value == nvml.DEVICE_MIG_ENABLE
 	p.readProcesses(g, &r, isMIG)
 	p.readFigures(g, &r, isMIG)
@@ -114,10 +123,10 @@ func (p *pass) readOne(c candidate) {
 		p.readInstances(g, &r)
 	}
 	if p.want.profiling {
-		r.profile = g.state.gpm.read(g, p.now(), gpmAll, c.handle.GpmSampleGet)
+		r.profile = g.state.gpm.read(g, p.now(), gpmAll, handle.GpmSampleGet)
 	}
 	p.readXIDs(g, &r)
-	if p.end(g, c.name) {
+	if p.end(g, &c) {
 		p.read++
 		p.sink.put(func(all *reading) { all.devices = append(all.devices, r) })
 	}
@@ -125,8 +134,9 @@ func (p *pass) readOne(c candidate) {
 
 // end says what went wrong with a device, and whether its figures are good. Of
 // one that was lost meanwhile they are not.
-func (p *pass) end(g *gpu, name string) bool {
+func (p *pass) end(g *gpu, c *candidate) bool {
 	if g.inforom {
+		name := c.name()
 		p.warnOnce("inforom "+name, "The configuration of a GPU is damaged (corrupted infoROM); it works all the same", zap.String("gpu", name))
 	}
 	switch {
@@ -135,12 +145,16 @@ func (p *pass) end(g *gpu, name string) bool {
 		return false
 	case g.dead != codeSuccess:
 		p.lost++
-		p.sink.fail(name, lostError(g.dead))
+		index := c.index
+		if g.state != nil {
+			index = g.state.index
+		}
+		p.sink.fail(c.name(), p.lostError(index, g.dead))
 		return false
 	case g.ctx.Err() != nil:
 		return false
 	case g.fault != nil:
-		p.sink.fail(name, g.fault)
+		p.sink.fail(c.name(), g.fault)
 	}
 	return true
 }

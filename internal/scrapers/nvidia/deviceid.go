@@ -37,9 +37,14 @@ func parseDeviceID(text string) (deviceID, error) {
 }
 
 // canonicalPCI writes an address as sysfs does: a domain of four digits, where
-// that is enough, and a function. NVML has eight.
+// that is enough, and a function. NVML has eight. What is no address stays as it
+// is.
 func canonicalPCI(address string) string {
-	parts := strings.Split(strings.ToLower(address), ":")
+	lower := strings.ToLower(address)
+	if !pciForm.MatchString(lower) {
+		return address
+	}
+	parts := strings.Split(lower, ":")
 	if len(parts) == 2 {
 		parts = append([]string{"0000"}, parts...)
 	}

@@ -108,11 +108,11 @@ func compare(g *gpu, older, newer nvml.GpmSample, ids []uint32) profileReading {
 	if !answer.known {
 		return nil
 	}
-	figures := profileReading{}
+	figures := make(profileReading, 0, len(ids))
 	for i, id := range ids {
 		m := &question.Metrics[i]
 		if code(m.NvmlReturn) == codeSuccess && m.Value >= 0 && !math.IsInf(m.Value, 0) { // NaN is not above 0
-			figures[id] = m.Value
+			figures = append(figures, gpmFigure{id, m.Value})
 		}
 	}
 	return figures

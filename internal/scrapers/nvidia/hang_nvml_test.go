@@ -105,7 +105,7 @@ func TestShutdownWhileHung(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, r.scraper.Shutdown(t.Context()))
 	assert.Less(t, time.Since(begin), time.Second)
-	assert.Equal(t, []string{"A call of the NVIDIA driver hangs; the library stays open until the process ends"}, r.said())
+	assert.Equal(t, []string{"The NVIDIA driver does not let go; the library stays open until it does"}, r.said())
 	assert.Zero(t, r.count("nvmlShutdown"))
 }
 
@@ -118,7 +118,7 @@ func TestReloadWhileShutdownHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	begin := time.Now()
-	require.ErrorIs(t, r.scraper.Shutdown(ctx), context.DeadlineExceeded)
+	require.NoError(t, r.scraper.Shutdown(ctx), "an error would end the collector that reloads")
 	assert.Less(t, time.Since(begin), patience+time.Second)
 
 	second := newInstance(t, r.stub, rigOptions{})

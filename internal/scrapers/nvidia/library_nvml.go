@@ -8,7 +8,9 @@ package nvidia
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -24,13 +26,18 @@ const defaultLibrary = "libnvidia-ml.so.1"
 // anything, opening and closing included, which would not be safe.
 type library struct {
 	slot guard.Slot
+	// mu guards orphans, who have not closed it.
+	mu      sync.Mutex
+	orphans []func()
 
 	// The rest belongs to the slot.
 	nvml nvml.Interface
 	path string
 	// loaded says that the library has been opened: it cannot be another one then.
 	loaded bool
-	has    map[string]bool
+	// has says which symbols the open library has, by their numbers, as far as was
+	// looked.
+	has []optional[bool]
 	// question is for GPM; it is large, and used again.
 	question nvml.GpmMetricsGetType
 }
@@ -43,8 +50,9 @@ var process library
 func (l *library) open(path string) (c code, reason error) {
 	path = cmp.Or(path, defaultLibrary)
 	if l.loaded && path != l.path {
-		return codeLibraryNotFound, fmt.Errorf("this process has loaded %s already, and cannot load %s beside it", l.path, path)
+		return codeLibraryNotFound, fmt.Errorf("%w: %s is loaded, and %s cannot be beside it", errOtherLibrary, l.path, path)
 	}
+	l.closeOrphans()
 	if !l.loaded {
 		if err := probe(path); err != nil {
 			return codeLibraryNotFound, err
@@ -52,10 +60,30 @@ func (l *library) open(path string) (c code, reason error) {
 		l.nvml, l.path = nvml.New(nvml.WithLibraryPath(path)), path
 	}
 	c = code(l.nvml.Init())
-	l.has = map[string]bool{}
+	l.has = make([]optional[bool], len(symbols))
 	// What cannot be loaded has no symbols, whatever its first call answers.
 	l.loaded = l.loaded || offers(l.nvml.Extensions().LookupSymbol, symInit)
 	return c, nil
+}
+
+// errOtherLibrary says that a process cannot change its library.
+var errOtherLibrary = errors.New("this process has another one")
+
+// leave has the library closed for one who could not wait for it.
+func (l *library) leave(shut func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.orphans = append(l.orphans, shut)
+}
+
+func (l *library) closeOrphans() {
+	l.mu.Lock()
+	orphans := l.orphans
+	l.orphans = nil
+	l.mu.Unlock()
+	for _, shut := range orphans {
+		shut()
+	}
 }
 
 // probe looks whether a library can be opened and is NVML. Without its first
@@ -88,12 +116,11 @@ func (l *library) close() { _ = l.nvml.Shutdown() }
 
 // offers tells whether the open library has a function.
 func (l *library) offers(s symbol) bool {
-	known, ok := l.has[s.names[0]]
-	if !ok {
-		known = offers(l.nvml.Extensions().LookupSymbol, s)
-		l.has[s.names[0]] = known
+	has := &l.has[s.number]
+	if !has.known {
+		*has = some(offers(l.nvml.Extensions().LookupSymbol, s))
 	}
-	return known
+	return has.value
 }
 
 // driver makes the calls of one scrape.

@@ -129,6 +129,9 @@ func (p *pass) readInstances(g *gpu, r *deviceReading) {
 		if g.fault == nil {
 			g.fault = m.fault
 		}
+		if g.dead == codeSuccess && m.dead != codeGPUNotFound { // which says that of the instance only
+			g.dead = m.dead
+		}
 		r.instances = append(r.instances, m.instanceReading)
 	}
 }

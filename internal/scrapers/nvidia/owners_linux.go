@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,12 +42,17 @@ func newOwners(set scrapers.Settings, cfg *Config) owners {
 // of implements owners.
 func (o *pidOwners) of(ctx context.Context, r *reading) ([]user, error) {
 	pids := pidsOf(r)
-	if len(pids) == 0 || !o.seesMachine() {
-		o.workloads.SetHolders(familyName, nil)
+	sees := len(pids) > 0 && o.seesMachine()
+	if !sees {
+		pids = nil
+	}
+	if r.complete { // what was not read holds what it held
+		o.workloads.SetHolders(familyName, pids)
+	}
+	if !sees {
 		return nil, nil
 	}
-	o.workloads.SetHolders(familyName, pids)
-	view, err := o.workloads.Recent(ctx, o.interval)
+	view, err := o.view(ctx, pids)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +69,15 @@ func (o *pidOwners) of(ctx context.Context, r *reading) ([]user, error) {
 		}
 	}
 	return users, nil
+}
+
+// view is the latest, or a new one where that does not know a process.
+func (o *pidOwners) view(ctx context.Context, pids []int) (*workload.View, error) {
+	view, err := o.workloads.Recent(ctx, o.interval)
+	if err != nil || !slices.ContainsFunc(pids, func(pid int) bool { return view.Snapshot.Find(pid) == nil }) {
+		return view, err
+	}
+	return o.workloads.Take(ctx)
 }
 
 func pidsOf(r *reading) []int {

@@ -58,6 +58,8 @@ type deviceReading struct {
 	index int
 	// uuid and name are empty where they are not told.
 	uuid, name string
+	// attributes are made of these.
+	attributes *attributes
 
 	// gpu and memory are in percent of the time; encoder in percent.
 	gpu, memory, encoder optional[uint32]
@@ -108,8 +110,23 @@ type remappedReading struct {
 	pending, failed        bool
 }
 
-// profileReading holds GPM metrics by id, as NVML gives them: percent, MiB/s.
-type profileReading map[uint32]float64
+// profileReading holds GPM metrics, a dozen at most.
+type profileReading []gpmFigure
+
+// gpmFigure is a GPM metric as NVML gives it: percent, MiB/s.
+type gpmFigure struct {
+	id    uint32
+	value float64
+}
+
+func (r profileReading) of(id uint32) (float64, bool) {
+	for i := range r {
+		if r[i].id == id {
+			return r[i].value, true
+		}
+	}
+	return 0, false
+}
 
 // instanceReading is one MIG instance.
 type instanceReading struct {
@@ -131,5 +148,21 @@ type processReading struct {
 
 // has tells whether a device was there.
 func (r *reading) has(key string) bool {
-	return slices.ContainsFunc(r.devices, func(d deviceReading) bool { return d.key() == key })
+	for i := range r.devices {
+		if r.devices[i].key() == key {
+			return true
+		}
+	}
+	return false
+}
+
+// sort puts the devices in the order of their numbers, in which they are mostly:
+// to compare them as values would copy each of them many times.
+func (r *reading) sort() {
+	for i := 1; i < len(r.devices); i++ {
+		if r.devices[i-1].index > r.devices[i].index {
+			slices.SortFunc(r.devices, func(a, b deviceReading) int { return a.index - b.index })
+			return
+		}
+	}
 }

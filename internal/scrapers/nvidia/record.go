@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -27,24 +28,47 @@ const (
 
 const nvidia = metadata.AttributeGpuVendorNvidia
 
-// options are the attributes of a GPU beside its number and vendor.
-func (d *deviceReading) options() []metadata.MetricAttributeOption {
+// attributes are what the points of a GPU carry beside its number and vendor.
+type attributes struct {
+	uuid, name string
+	// options are those of all points; unified are those of memory that is the
+	// machine's.
+	options, unified []metadata.MetricAttributeOption
+}
+
+func newAttributes(uuid, name string) *attributes {
 	options := make([]metadata.MetricAttributeOption, 0, 3)
-	if d.uuid != "" {
-		options = append(options, metadata.WithGpuUUIDMetricAttribute(d.uuid))
+	if uuid != "" {
+		options = append(options, metadata.WithGpuUUIDMetricAttribute(uuid))
 	}
-	if d.name != "" {
-		options = append(options, metadata.WithGpuModelMetricAttribute(d.name))
+	if name != "" {
+		options = append(options, metadata.WithGpuModelMetricAttribute(name))
 	}
-	return options
+	unified := append(slices.Clone(options), metadata.WithMemoryUnifiedMetricAttribute(true))
+	return &attributes{uuid: uuid, name: name, options: options, unified: unified}
+}
+
+// remember gives each device its attributes. They are made anew only where the
+// last reading had another device in its place.
+func (s *gpuScraper) remember(r *reading) {
+	for i := range r.devices {
+		d := &r.devices[i]
+		if i == len(s.attributes) {
+			s.attributes = append(s.attributes, newAttributes(d.uuid, d.name))
+		}
+		if last := s.attributes[i]; last.uuid != d.uuid || last.name != d.name {
+			s.attributes[i] = newAttributes(d.uuid, d.name)
+		}
+		d.attributes = s.attributes[i]
+	}
 }
 
 // memoryOptions mark the memory that is the machine's.
-func (d *deviceReading) memoryOptions(options []metadata.MetricAttributeOption) []metadata.MetricAttributeOption {
-	if !d.usage.value.unified {
-		return options
+func (d *deviceReading) memoryOptions() []metadata.MetricAttributeOption {
+	if d.usage.value.unified {
+		return d.attributes.unified
 	}
-	return append(slices.Clip(options), metadata.WithMemoryUnifiedMetricAttribute(true))
+	return d.attributes.options
 }
 
 // key names the device whatever its number is.
@@ -88,7 +112,7 @@ func makesSense(m optional[memoryReading]) bool {
 func (m memoryReading) percent() float64 { return 100 * float64(m.used) / float64(m.total) }
 
 func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
-	b, i, options := s.builder, int64(d.index), d.options()
+	b, i, options := s.builder, int64(d.index), d.attributes.options
 	if v, ok := percentOf(d.gpu, maxPercent); ok {
 		b.RecordGpuGpuDataPoint(now, v, i, nvidia, options...)
 	}
@@ -102,7 +126,7 @@ func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
 		b.RecordGpuTempDataPoint(now, v, i, nvidia, options...)
 	}
 	if makesSense(d.usage) {
-		m, memoryOptions := d.usage.value, d.memoryOptions(options)
+		m, memoryOptions := d.usage.value, d.memoryOptions()
 		b.RecordGpuMemoryAllocatedDataPoint(now, m.percent(), i, nvidia, memoryOptions...)
 		b.RecordGpuMemoryAllocatedBytesDataPoint(now, int64(m.used), i, nvidia, memoryOptions...)
 		b.RecordGpuMemoryTotalDataPoint(now, int64(m.total), i, nvidia, memoryOptions...)
@@ -133,8 +157,16 @@ func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
 
 // begin sets the start time of the next point of a counter of a device.
 func (s *gpuScraper) begin(d *deviceReading, name string, value float64) {
-	start := s.counters.Start(d.key(), name, value, d.at)
-	s.builder.Reset(metadata.WithStartTime(pcommon.NewTimestampFromTime(start)))
+	s.startAt(s.counters.Start(d.key(), name, value, d.at))
+}
+
+// startAt sets the start time of the next points. Most counters of a device have
+// the same.
+func (s *gpuScraper) startAt(start time.Time) {
+	if !start.Equal(s.start) {
+		s.start = start
+		s.builder.Reset(metadata.WithStartTime(pcommon.NewTimestampFromTime(start)))
+	}
 }
 
 func (s *gpuScraper) recordErrors(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
@@ -248,7 +280,7 @@ func (s *gpuScraper) recordXIDs(now pcommon.Timestamp, d *deviceReading, options
 	if len(d.health.xids) == 0 {
 		return
 	}
-	s.builder.Reset(metadata.WithStartTime(pcommon.NewTimestampFromTime(d.health.xidsSince)))
+	s.startAt(d.health.xidsSince)
 	for xid, count := range d.health.xids {
 		s.builder.RecordGpuXidErrorsDataPoint(now, int64(count), int64(d.index), int64(xid), nvidia, options...)
 	}
@@ -318,11 +350,8 @@ func instanceProfile(b *metadata.MetricsBuilder) []profileMetric {
 
 // recordProfile records what there is of some metrics.
 func recordProfile(now pcommon.Timestamp, metrics []profileMetric, r profileReading, index int64, options []metadata.MetricAttributeOption) {
-	if len(r) == 0 {
-		return
-	}
 	for _, m := range metrics {
-		if v, ok := r[m.id]; ok {
+		if v, ok := r.of(m.id); ok {
 			m.record(now, v*m.scale, index, nvidia, options...)
 		}
 	}
@@ -371,7 +400,7 @@ func (m *instanceReading) options(d *deviceReading) []metadata.MetricAttributeOp
 // resource.
 func (s *gpuScraper) recordUser(now pcommon.Timestamp, u *user) {
 	for _, g := range u.gpus {
-		options := g.device.options()
+		options := g.device.attributes.options
 		s.recordUsed(now, g.device, options)
 		if g.memory.known {
 			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.value), int64(g.device.index), nvidia, options...)
@@ -394,7 +423,7 @@ func (s *gpuScraper) recordUsed(now pcommon.Timestamp, d *deviceReading, options
 		b.RecordGpuProcessTempDataPoint(now, v, i, nvidia, options...)
 	}
 	if makesSense(d.usage) {
-		m, memoryOptions := d.usage.value, d.memoryOptions(options)
+		m, memoryOptions := d.usage.value, d.memoryOptions()
 		b.RecordGpuProcessMemoryAllocatedDataPoint(now, m.percent(), i, nvidia, memoryOptions...)
 		b.RecordGpuProcessMemoryAllocatedBytesDataPoint(now, int64(m.used), i, nvidia, memoryOptions...)
 	}

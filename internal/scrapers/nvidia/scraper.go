@@ -7,7 +7,6 @@ package nvidia
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -47,6 +46,10 @@ type gpuScraper struct {
 	model string
 	// generation is that of the last reading.
 	generation int
+	// attributes are those of the devices of the last readings, in their order.
+	attributes []*attributes
+	// start is the start time that the builder has, once it was set.
+	start time.Time
 }
 
 func newScraper(set scrapers.Settings, section scrapers.Config) (scrapers.Scraper, error) {
@@ -88,9 +91,10 @@ func (s *gpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 		s.counters.Restart()
 		s.generation = r.generation
 	}
-	slices.SortFunc(r.devices, func(a, b deviceReading) int { return a.index - b.index })
+	r.sort()
 	s.describe(r)
 	now := pcommon.NewTimestampFromTime(s.clock())
+	s.remember(r)
 	for i := range r.devices {
 		s.recordDevice(now, &r.devices[i])
 	}
@@ -116,7 +120,7 @@ func (s *gpuScraper) describe(r *reading) {
 	if r.gpus.Count == 0 {
 		return
 	}
-	if len(r.devices) > 0 && (s.model == "" || r.devices[0].index == 0) {
+	if len(r.devices) > 0 && r.devices[0].name != "" && (s.model == "" || r.devices[0].index == 0) {
 		s.model = r.devices[0].name
 	}
 	r.gpus.Type = s.model

@@ -6,9 +6,11 @@
 package nvidia
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,8 +31,13 @@ const (
 	notCompiledIn = ""
 )
 
-// maxBackoff is how long a driver that does not work is left alone at most.
+// maxBackoff is how long a driver that does not work is left alone at most, where
+// nothing is configured.
 const maxBackoff = 5 * time.Minute
+
+// closeTimeout is how long closing the library may hold a shutdown up. The
+// receiver as a whole has more, and must not fail: a reload would end the collector.
+const closeTimeout = 2 * time.Second
 
 // nvmlSource asks NVML. Everything but the logger and the counters of what was
 // published is used in the library's slot only.
@@ -53,11 +60,15 @@ type nvmlSource struct {
 	nextOpen time.Time
 	// failure is why nothing is tried until then.
 	failure []error
-	devices map[string]*deviceState
-	events  *eventSet
-	warned  map[string]bool
-	// versions are those of the open driver.
-	versions identity.GPUs
+	// readings counts those that were begun.
+	readings int
+	devices  map[string]*deviceState
+	events   *eventSet
+	warned   map[string]bool
+	// versions are those of the open driver, said those that were logged.
+	versions, said identity.GPUs
+	// patience is how long a driver that does not work is left alone at most.
+	patience time.Duration
 }
 
 func newSource(cfg *Config, set scrapers.Settings) (source, error) {
@@ -71,6 +82,7 @@ func newSource(cfg *Config, set scrapers.Settings) (source, error) {
 		now:      time.Now,
 		devices:  map[string]*deviceState{},
 		warned:   map[string]bool{},
+		patience: cmp.Or(set.DetectionInterval, maxBackoff),
 	}
 	for _, value := range cfg.DeviceIDs {
 		id, err := parseDeviceID(fmt.Sprint(value))
@@ -118,26 +130,37 @@ func (s *nvmlSource) read(ctx context.Context, w want) *reading {
 	})
 	r := k.take()
 	if err != nil {
-		r.errs = append(r.errs, &scrapers.SourceError{Source: nvmlName, Err: fmt.Errorf("a call of the driver does not return: %w", err)})
+		r.errs = append(r.errs, &scrapers.SourceError{Source: nvmlName, Err: describeEnd(err)})
 	}
 	s.published = r.generation
 	return r
 }
 
+func describeEnd(err error) error {
+	if _, ok := errors.AsType[*guard.PanicError](err); ok {
+		return fmt.Errorf("reading the GPUs: %w", err)
+	}
+	return fmt.Errorf("a call of the driver does not return: %w", err)
+}
+
 // nvmlName is how faults are called that concern all GPUs.
 const nvmlName = "NVML"
 
-// close implements source. While a call hangs the library stays open.
+// close implements source. While a call hangs, or closing takes too long, the
+// library stays open: who opens it next closes it for us.
 func (s *nvmlSource) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	shut := func() { s.shut(&driver{library: &process, ctx: context.Background()}) } //nolint:contextcheck // it is not bound to us
 	_, err := guard.Call(ctx, &process.slot, func(context.Context) (struct{}, error) {
-		s.shut(&driver{library: &process, ctx: context.WithoutCancel(ctx)})
+		shut()
 		return struct{}{}, nil
 	})
-	if errors.Is(err, guard.ErrHung) {
-		s.logger.Warn("A call of the NVIDIA driver hangs; the library stays open until the process ends")
-		return nil
+	if err != nil {
+		process.leave(shut)
+		s.logger.Warn("The NVIDIA driver does not let go; the library stays open until it does", zap.Error(err))
 	}
-	return err
+	return nil
 }
 
 func (s *nvmlSource) collect(d *driver, w want, k *sink) {
@@ -146,12 +169,21 @@ func (s *nvmlSource) collect(d *driver, w want, k *sink) {
 	}
 	if s.cfg.ReleaseDriverBetweenScrapes {
 		w.profiling, w.migProfiling, w.xids = false, false, false
-		defer s.shut(d)
+		defer s.release(d)
 	}
 	k.put(func(r *reading) { r.generation = s.generation })
-	p := &pass{nvmlSource: s, driver: d, want: w, sink: k, seen: map[string]bool{}, indices: map[int]bool{}}
+	s.readings++
+	p := &pass{nvmlSource: s, driver: d, want: w, sink: k}
 	p.readAll()
 	s.settle(p)
+}
+
+// release closes the library after a scrape.
+func (s *nvmlSource) release(d *driver) {
+	if s.shut(d); s.open {
+		s.warnOnce("release", "The NVIDIA driver was not released between scrapes, since the scrape took all of its time",
+			zap.String("cure", "raise scrapers::nvidia::timeout, or turn the driver's persistence mode on"))
+	}
 }
 
 // ensureOpen opens the library unless that failed just now.
@@ -173,18 +205,25 @@ func (s *nvmlSource) ensureOpen(d *driver, k *sink) bool {
 	s.open = true
 	if !s.cfg.ReleaseDriverBetweenScrapes || s.generation == 0 {
 		s.generation++
-		s.readVersions(d)
+		s.versions = identity.GPUs{}
 	}
 	return true
 }
 
-// readVersions asks, and says, which driver was opened.
+// readVersions asks which driver was opened, and says so when it is another one.
 func (s *nvmlSource) readVersions(d *driver) {
-	version, _ := call(d, symDriverVersion, d.nvml.SystemGetDriverVersion)
-	s.versions = identity.GPUs{DriverVersion: clean(version)}
+	version, c := call(d, symDriverVersion, d.nvml.SystemGetDriverVersion)
+	if c == codeOver {
+		return
+	}
+	s.versions = identity.GPUs{DriverVersion: cmp.Or(clean(version), "unknown")}
 	if cuda, c := call(d, symCUDAVersion, d.nvml.SystemGetCudaDriverVersion); c == codeSuccess {
 		s.versions.CUDAVersion = fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)
 	}
+	if s.versions == s.said {
+		return
+	}
+	s.said = s.versions
 	s.logger.Info("NVML is open", zap.String("driver", s.versions.DriverVersion), zap.String("cuda", s.versions.CUDAVersion))
 }
 
@@ -193,8 +232,8 @@ func (s *nvmlSource) readVersions(d *driver) {
 func (s *nvmlSource) back(failure []error) {
 	s.failure = failure
 	wait := time.Duration(0)
-	if s.failures > 0 {
-		wait = min(s.interval<<min(s.failures-1, 10), maxBackoff)
+	if _, absent := errors.AsType[*scrapers.AbsentError](errors.Join(failure...)); s.failures > 0 && !absent { // of what is absent others take care
+		wait = min(s.interval<<min(s.failures-1, 10), s.patience)
 	}
 	s.nextOpen = s.now().Add(wait)
 	s.failures++
@@ -215,6 +254,9 @@ func (s *nvmlSource) describe(c code, reason error) error {
 		cure = "the driver was upgraded underneath: reload it, then restart the collector"
 	case codeNoPermission:
 		cure = "give the collector access to /dev/nvidia*"
+	}
+	if errors.Is(reason, errOtherLibrary) {
+		cure = "restart the collector, or give all receivers the same scrapers::nvidia::library_path"
 	}
 	if reason != nil {
 		text += ": " + reason.Error()
@@ -270,8 +312,11 @@ func (s *nvmlSource) shut(d *driver) {
 // one that comes back begins anew.
 func (p *pass) forget() {
 	for key, st := range p.devices {
-		if !p.seen[key] && st.gpm.free(p.driver) {
+		if st.seen != p.readings && st.gpm.free(p.driver) {
 			delete(p.devices, key)
+			if p.events != nil {
+				maps.DeleteFunc(p.events.keys, func(_ nvml.Device, k string) bool { return k == key })
+			}
 		}
 	}
 }
@@ -294,19 +339,26 @@ type pass struct {
 	// asked, lost and read count GPUs; global is a code that concerns all.
 	asked, lost, read int
 	global            code
-	// seen are the GPUs and instances that were found, by their keys.
-	seen map[string]bool
+	// partial says that not all GPUs could be looked for.
+	partial bool
 	// indices are the numbers of the GPUs that were read.
-	indices map[int]bool
+	indices []int
 }
 
-// candidate is a GPU that may be there.
+// candidate is a GPU that may be there, by one of its names.
 type candidate struct {
-	handle nvml.Device
 	// index is below 0 where it has to be asked for.
 	index int
-	// address is on the PCI bus, where that is how it was found.
-	address, name string
+	// uuid and address (on the PCI bus) are empty where the GPU is named otherwise.
+	uuid, address string
+}
+
+// name is for messages.
+func (c *candidate) name() string {
+	if c.index >= 0 {
+		return "GPU " + strconv.Itoa(c.index)
+	}
+	return "GPU " + c.uuid + c.address
 }
 
 func (p *pass) readAll() {
@@ -316,24 +368,36 @@ func (p *pass) readAll() {
 		p.countFailed(c)
 		return
 	}
-	p.sink.put(func(r *reading) { r.gpus = p.versions; r.gpus.Count = count })
+	if p.versions == (identity.GPUs{}) {
+		p.readVersions(d)
+	}
+	p.sink.put(func(r *reading) {
+		r.gpus = p.versions
+		r.gpus.Count = count
+	})
 	if p.want.xids {
 		p.drainEvents()
 	}
-	for _, open := range p.candidates(count) {
-		g, c := open()
+	all := p.candidates(count)
+	p.indices = make([]int, 0, len(all))
+	p.sink.put(func(r *reading) { r.devices = make([]deviceReading, 0, len(all)) })
+	for _, g := range all {
+		handle, c := p.handleOf(&g)
 		if c == codeOver {
 			break
 		}
 		p.asked++
 		if c != codeSuccess {
-			p.handleFailed(g.name, c)
+			p.handleFailed(&g, c)
 			continue
 		}
-		p.readOne(g)
+		p.readOne(g, handle)
 	}
 	if err := d.ctx.Err(); err != nil {
 		p.sink.fail(nvmlName, fmt.Errorf("not all GPUs were read in time: %w", err))
+		return
+	}
+	if p.partial {
 		return
 	}
 	p.forget()
@@ -351,14 +415,18 @@ func (p *pass) countFailed(c code) {
 }
 
 // handleFailed says what is the matter with a GPU that cannot be opened.
-func (p *pass) handleFailed(name string, c code) {
+func (p *pass) handleFailed(g *candidate, c code) {
+	name := g.name()
+	if c.isAbsent() { // it is none of ours, or not there
+		p.asked--
+	}
 	switch {
 	case c == codeNoPermission:
 		p.warnOnce("permission "+name, "No right to see a GPU; it is left out", zap.String("gpu", name),
 			zap.String("cure", "let the collector's control group use its device file"))
 	case c.isLost():
 		p.lost++
-		p.sink.fail(name, lostError(c))
+		p.sink.fail(name, p.lostError(g.index, c))
 	case c.isGlobal():
 		p.global = c
 	case c.isAbsent():
@@ -367,55 +435,53 @@ func (p *pass) handleFailed(name string, c code) {
 	}
 }
 
-func lostError(c code) error {
+// lostError says why a GPU is lost, with the last XID that it gave: its points are
+// gone with it.
+func (p *pass) lostError(index int, c code) error {
+	what, cure := "is lost (fell off the bus)", "reset it, or the machine"
 	if c == codeResetRequired {
-		return fmt.Errorf("needs a reset before it can be used: %w; reset it with nvidia-smi --gpu-reset", c)
+		what, cure = "needs a reset before it can be used", "reset it with nvidia-smi --gpu-reset"
 	}
-	return fmt.Errorf("is lost (fell off the bus): %w; reset it, or the machine", c)
+	for _, st := range p.devices {
+		if st.lastXID != 0 && st.index == index {
+			what += fmt.Sprintf(", after XID %d", st.lastXID)
+		}
+	}
+	return fmt.Errorf("%s: %w; %s", what, c, cure)
 }
 
-// candidates lists how each GPU that is wanted can be opened.
-func (p *pass) candidates(count int) []func() (candidate, code) {
+// candidates lists the GPUs that are wanted.
+func (p *pass) candidates(count int) []candidate {
 	if p.cfg.SkipSuspended {
 		return p.awake()
 	}
 	if len(p.ids) > 0 {
 		return p.selected(count)
 	}
-	all := make([]func() (candidate, code), 0, count)
-	for i := range count {
-		all = append(all, p.byIndex(i))
+	all := make([]candidate, count)
+	for i := range all {
+		all[i].index = i
 	}
 	return all
 }
 
-func (p *pass) byIndex(i int) func() (candidate, code) {
-	return func() (candidate, code) {
-		d := p.driver
-		h, c := call(d, symHandleByIndex, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByIndex(i) })
-		return candidate{handle: h, index: i, name: "GPU " + strconv.Itoa(i)}, c
+// handleOf opens a GPU.
+func (p *pass) handleOf(g *candidate) (nvml.Device, code) {
+	d := p.driver
+	switch {
+	case g.uuid != "":
+		h, c := call(d, symHandleByUUID, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByUUID(g.uuid) })
+		return h, p.known(g.uuid, c)
+	case g.address != "":
+		h, c := call(d, symHandleByPCI, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByPciBusId(g.address) })
+		return h, p.known(g.address, c)
 	}
-}
-
-func (p *pass) byUUID(uuid string) func() (candidate, code) {
-	return func() (candidate, code) {
-		d := p.driver
-		h, c := call(d, symHandleByUUID, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByUUID(uuid) })
-		return candidate{handle: h, index: -1, name: "GPU " + uuid}, p.known(uuid, c)
-	}
-}
-
-func (p *pass) byPCI(address string) func() (candidate, code) {
-	return func() (candidate, code) {
-		d := p.driver
-		h, c := call(d, symHandleByPCI, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByPciBusId(address) })
-		return candidate{handle: h, index: -1, address: canonicalPCI(address), name: "GPU " + address}, p.known(address, c)
-	}
+	return call(d, symHandleByIndex, func() (nvml.Device, nvml.Return) { return d.nvml.DeviceGetHandleByIndex(g.index) })
 }
 
 // known warns of an entry of device_ids that there is no GPU for.
 func (p *pass) known(id string, c code) code {
-	if c == codeNotFound || c == codeInvalidArgument {
+	if !p.cfg.SkipSuspended && (c == codeNotFound || c == codeInvalidArgument) {
 		p.unmatched(id)
 	}
 	return c
@@ -428,19 +494,14 @@ func (p *pass) unmatched(id string) {
 }
 
 // selected are the GPUs that device_ids names. Others are not touched.
-func (p *pass) selected(count int) []func() (candidate, code) {
-	all := make([]func() (candidate, code), 0, len(p.ids))
+func (p *pass) selected(count int) []candidate {
+	all := make([]candidate, 0, len(p.ids))
 	for _, id := range p.ids {
-		switch {
-		case id.uuid != "":
-			all = append(all, p.byUUID(id.uuid))
-		case id.pci != "":
-			all = append(all, p.byPCI(id.pci))
-		case id.index < count:
-			all = append(all, p.byIndex(id.index))
-		default:
+		if id.index >= count {
 			p.unmatched(strconv.Itoa(id.index))
+			continue
 		}
+		all = append(all, candidate{index: id.index, uuid: id.uuid, address: id.pci})
 	}
 	return all
 }

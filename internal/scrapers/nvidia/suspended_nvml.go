@@ -8,6 +8,7 @@ package nvidia
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
@@ -15,16 +16,22 @@ import (
 
 // awake lists the GPUs that the system has not put to sleep, by what sysfs says:
 // NVML wakes each that it is asked for.
-func (p *pass) awake() []func() (candidate, code) {
+func (p *pass) awake() []candidate {
 	entries, err := os.ReadDir(p.pci)
 	if err != nil {
+		p.partial = true
 		p.sink.fail("sysfs", err)
 		return nil
 	}
-	var all []func() (candidate, code)
+	for _, id := range p.ids {
+		if id.pci != "" && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return canonicalPCI(e.Name()) == id.pci }) {
+			p.unmatched(id.pci)
+		}
+	}
+	var all []candidate
 	for _, e := range entries {
 		if p.isAwakeGPU(e.Name()) && p.mayBeSelected(e.Name()) {
-			all = append(all, p.byPCI(e.Name()))
+			all = append(all, candidate{index: -1, address: e.Name()})
 		}
 	}
 	return all

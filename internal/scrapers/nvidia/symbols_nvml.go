@@ -10,13 +10,15 @@ package nvidia
 // ends the process, so that no call is made without a look at this table.
 type symbol struct {
 	names []string
+	// number is its place in the table.
+	number int
 }
 
 // symbols are all functions that are called.
 var symbols []symbol
 
 func uses(names ...string) symbol {
-	s := symbol{names: names}
+	s := symbol{names: names, number: len(symbols)}
 	symbols = append(symbols, s)
 	return s
 }

@@ -499,7 +499,7 @@ func TestLoadedLibraryStays(t *testing.T) {
 	assert.True(t, process.loaded)
 	other := newInstance(t, r.stub, rigOptions{config: func(c *Config) { c.LibraryPath = "/another/libnvidia-ml.so.1" }})
 	_, err := other.scrapeWithin(t.Context())
-	require.ErrorContains(t, err, "this process has loaded")
+	require.ErrorContains(t, err, "this process has another one")
 	r.set("init.ret", 0)
 	tags, _ := r.scrape()
 	assert.Contains(t, tags, "gpu.0.temp")

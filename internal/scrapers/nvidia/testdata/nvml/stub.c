@@ -15,6 +15,8 @@
 //	sleep_ms.NAME N                       the call takes that long
 //	static 1                              the file, whose lines are in order, is read
 //	                                      at nvmlInit only, and no call is logged
+//	spin_us N                             with static: each call takes that long, of
+//	                                      the processor, as a driver's does
 //
 // When there is a file "calls" in the folder, each call is appended to it: its
 // name, and the device's place in the state.
@@ -46,6 +48,7 @@ static int samples, sets;   // that are not freed
 static char *fixed;         // the state where it is static, and its lines
 static const char **index_;
 static size_t lines;
+static long spin_us;
 static long delivered;      // the last event that was delivered
 
 // State
@@ -102,6 +105,8 @@ static void fix(void) {
 	lines = 0;
 	for (const char *c = fixed; *c; c++)
 		if (*c == '\n' && c[1]) index_[lines++] = c + 1;
+	const char *us = search("spin_us");
+	spin_us = us ? strtol(us, NULL, 10) : 0;
 }
 
 static void unfix(void) {
@@ -151,6 +156,17 @@ static void nap(long ms) {
 	nanosleep(&t, NULL);
 }
 
+static long microseconds(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void spin(void) {
+	if (spin_us == 0) return;
+	for (long end = microseconds() + spin_us; microseconds() < end;) { /* work */ }
+}
+
 static void load(void) {
 	if (fixed) return;
 	free(state);
@@ -159,7 +175,10 @@ static void load(void) {
 
 // enter begins each call; it returns the code that the state wants, or -1.
 static int enter(const char *name, const char *about) {
-	if (fixed) return users ? -1 : UNINITIALIZED;
+	if (fixed) {
+		spin();
+		return users ? -1 : UNINITIALIZED;
+	}
 	load();
 	write_call(name, about);
 	while (text("hang.%s", name) || text("hang.%s.%s", name, about)) {
