@@ -14,6 +14,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 )
 
 // A name is fit for a label, and a good one stays as it is.
@@ -54,7 +55,7 @@ func FuzzSysfs(f *testing.F) {
 		for name, content := range map[string]string{"vendor": vendor, "class": class, "power/runtime_status": status} {
 			require.NoError(t, os.WriteFile(filepath.Join(device, name), []byte(content), 0o600))
 		}
-		p := &pass{nvmlSource: &nvmlSource{pci: root}, sink: &sink{}}
+		p := &pass{nvmlSource: &nvmlSource{pci: root, cfg: &Config{SkipSuspended: true}, logger: zap.NewNop(), warned: map[string]bool{}}, sink: &sink{}}
 		id, err := parseDeviceID(named)
 		if err == nil {
 			p.ids = []deviceID{id}
