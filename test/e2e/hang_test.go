@@ -267,7 +267,7 @@ func TestAMachineThatIsNotThereIsLookedForAgain(t *testing.T) {
 	require.Len(t, changes, 1)
 	assert.Equal(t, logLine{
 		Level: "info", Msg: "Family state", Component: "wandbsys",
-		Family: "host", State: "absent", Reason: "no " + root + "/proc",
+		Family: "host", State: "absent", Reason: "no " + root + "/proc", Cure: "mount the machine's / with its /proc at root_path",
 	}, changes[0])
 
 	makeMachine(t, root)
