@@ -118,7 +118,8 @@ func TestReloadWhileShutdownHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	begin := time.Now()
-	require.ErrorIs(t, r.scraper.Shutdown(ctx), context.DeadlineExceeded)
+	require.NoError(t, r.scraper.Shutdown(ctx), "a failure would end the collector in the middle of a reload")
+	assert.Equal(t, []string{"A call of the NVIDIA driver hangs; the library stays open until the process ends"}, r.said())
 	assert.Less(t, time.Since(begin), patience+time.Second)
 
 	second := newInstance(t, r.stub, rigOptions{})

@@ -124,13 +124,20 @@ func (s *nvmlSource) read(ctx context.Context, w want) *reading {
 // nvmlName is how faults are called that concern all GPUs.
 const nvmlName = "NVML"
 
-// close implements source. While a call hangs the library stays open.
+// closePatience is how long a driver may take to close: less than the receiver
+// has, for which one that does not stop in time is a failure.
+const closePatience = 3 * time.Second
+
+// close implements source. While a call hangs the library stays open, and one
+// that hangs in closing is left behind.
 func (s *nvmlSource) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closePatience)
+	defer cancel()
 	_, err := guard.Call(ctx, &process.slot, func(context.Context) (struct{}, error) {
 		s.shut(&driver{library: &process, ctx: context.WithoutCancel(ctx)})
 		return struct{}{}, nil
 	})
-	if errors.Is(err, guard.ErrHung) {
+	if errors.Is(err, guard.ErrHung) || (err != nil && ctx.Err() != nil) {
 		s.logger.Warn("A call of the NVIDIA driver hangs; the library stays open until the process ends")
 		return nil
 	}
@@ -220,8 +227,20 @@ func (s *nvmlSource) describe(c code, reason error) error {
 	if cure != "" {
 		text += "; " + cure
 	}
-	return &scrapers.SourceError{Source: nvmlName, Err: errors.New(text)}
+	return &scrapers.SourceError{Source: nvmlName, Err: &brokenError{text, c}}
 }
+
+// brokenError says why the driver does not work.
+type brokenError struct {
+	text string
+	code code
+}
+
+// Error implements error.
+func (e *brokenError) Error() string { return e.text }
+
+// Cause tells one trouble from the next, which needs another cure.
+func (e *brokenError) Cause() string { return e.code.Error() }
 
 // settle decides, after a scrape, whether the library has to be opened anew.
 func (s *nvmlSource) settle(p *pass) {
