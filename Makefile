@@ -11,6 +11,8 @@ TOOLS_MOD := internal/tools/go.mod internal/tools/go.sum
 # Systems beside this one that must compile.
 CROSS := darwin/arm64 darwin/amd64 windows/amd64
 FUZZTIME ?= 50000x
+# Go's own flags, without the compiler's warnings of NVML's old functions.
+export CGO_CFLAGS ?= -O2 -g -w
 
 .PHONY: help
 help: ## list the targets

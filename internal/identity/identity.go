@@ -92,6 +92,22 @@ type Machine struct {
 	mu   sync.Mutex
 	// host is the machine's resource, once it is complete.
 	host *pcommon.Resource
+	gpus GPUs
+}
+
+// GPUs describes the machine's GPUs; what is empty is unknown.
+type GPUs struct {
+	Count                            int
+	Type, DriverVersion, CUDAVersion string
+}
+
+// SetGPUs says what GPUs the machine has: from then on its resource does.
+func (m *Machine) SetGPUs(gpus GPUs) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gpus != gpus {
+		m.gpus, m.host = gpus, nil
+	}
 }
 
 // hardware holds the counts that describe the machine; 0 means unknown.
@@ -130,6 +146,12 @@ func (m *Machine) Host(ctx context.Context) pcommon.Resource {
 	if hw.memoryTotal > 0 {
 		rb.SetWandbMemoryTotal(int64(hw.memoryTotal))
 	}
+	if m.gpus.Count > 0 {
+		rb.SetWandbGpuCount(int64(m.gpus.Count))
+	}
+	setText(rb.SetWandbGpuType, m.gpus.Type)
+	setText(rb.SetWandbGpuDriverVersion, m.gpus.DriverVersion)
+	setText(rb.SetWandbCudaVersion, m.gpus.CUDAVersion)
 	resource := rb.Emit()
 	if known {
 		m.host = &resource

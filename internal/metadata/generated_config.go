@@ -4243,7 +4243,11 @@ type ResourceAttributesConfig struct {
 	SlurmUID              ResourceAttributeConfig `mapstructure:"slurm.uid"`
 	WandbCPUCount         ResourceAttributeConfig `mapstructure:"wandb.cpu_count"`
 	WandbCPUCountLogical  ResourceAttributeConfig `mapstructure:"wandb.cpu_count_logical"`
+	WandbCudaVersion      ResourceAttributeConfig `mapstructure:"wandb.cuda_version"`
 	WandbEntity           ResourceAttributeConfig `mapstructure:"wandb.entity"`
+	WandbGpuCount         ResourceAttributeConfig `mapstructure:"wandb.gpu_count"`
+	WandbGpuDriverVersion ResourceAttributeConfig `mapstructure:"wandb.gpu_driver_version"`
+	WandbGpuType          ResourceAttributeConfig `mapstructure:"wandb.gpu_type"`
 	WandbGroup            ResourceAttributeConfig `mapstructure:"wandb.group"`
 	WandbJobType          ResourceAttributeConfig `mapstructure:"wandb.job_type"`
 	WandbLabel            ResourceAttributeConfig `mapstructure:"wandb.label"`
@@ -4330,7 +4334,19 @@ func DefaultResourceAttributesConfig() ResourceAttributesConfig {
 		WandbCPUCountLogical: ResourceAttributeConfig{
 			Enabled: true,
 		},
+		WandbCudaVersion: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		WandbEntity: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbGpuCount: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbGpuDriverVersion: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		WandbGpuType: ResourceAttributeConfig{
 			Enabled: true,
 		},
 		WandbGroup: ResourceAttributeConfig{

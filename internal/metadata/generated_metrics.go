@@ -11266,11 +11266,35 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 	if mbc.ResourceAttributes.WandbCPUCountLogical.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["wandb.cpu_count_logical"] = filter.CreateFilter(mbc.ResourceAttributes.WandbCPUCountLogical.MetricsExclude)
 	}
+	if mbc.ResourceAttributes.WandbCudaVersion.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.cuda_version"] = filter.CreateFilter(mbc.ResourceAttributes.WandbCudaVersion.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbCudaVersion.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.cuda_version"] = filter.CreateFilter(mbc.ResourceAttributes.WandbCudaVersion.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.WandbEntity.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["wandb.entity"] = filter.CreateFilter(mbc.ResourceAttributes.WandbEntity.MetricsInclude)
 	}
 	if mbc.ResourceAttributes.WandbEntity.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["wandb.entity"] = filter.CreateFilter(mbc.ResourceAttributes.WandbEntity.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbGpuCount.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.gpu_count"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGpuCount.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbGpuCount.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.gpu_count"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGpuCount.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbGpuDriverVersion.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.gpu_driver_version"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGpuDriverVersion.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbGpuDriverVersion.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.gpu_driver_version"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGpuDriverVersion.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.WandbGpuType.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["wandb.gpu_type"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGpuType.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.WandbGpuType.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["wandb.gpu_type"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGpuType.MetricsExclude)
 	}
 	if mbc.ResourceAttributes.WandbGroup.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["wandb.group"] = filter.CreateFilter(mbc.ResourceAttributes.WandbGroup.MetricsInclude)

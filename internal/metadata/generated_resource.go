@@ -182,10 +182,38 @@ func (rb *ResourceBuilder) SetWandbCPUCountLogical(val int64) {
 	}
 }
 
+// SetWandbCudaVersion sets provided value as "wandb.cuda_version" attribute.
+func (rb *ResourceBuilder) SetWandbCudaVersion(val string) {
+	if rb.config.WandbCudaVersion.Enabled {
+		rb.res.Attributes().PutStr("wandb.cuda_version", val)
+	}
+}
+
 // SetWandbEntity sets provided value as "wandb.entity" attribute.
 func (rb *ResourceBuilder) SetWandbEntity(val string) {
 	if rb.config.WandbEntity.Enabled {
 		rb.res.Attributes().PutStr("wandb.entity", val)
+	}
+}
+
+// SetWandbGpuCount sets provided value as "wandb.gpu_count" attribute.
+func (rb *ResourceBuilder) SetWandbGpuCount(val int64) {
+	if rb.config.WandbGpuCount.Enabled {
+		rb.res.Attributes().PutInt("wandb.gpu_count", val)
+	}
+}
+
+// SetWandbGpuDriverVersion sets provided value as "wandb.gpu_driver_version" attribute.
+func (rb *ResourceBuilder) SetWandbGpuDriverVersion(val string) {
+	if rb.config.WandbGpuDriverVersion.Enabled {
+		rb.res.Attributes().PutStr("wandb.gpu_driver_version", val)
+	}
+}
+
+// SetWandbGpuType sets provided value as "wandb.gpu_type" attribute.
+func (rb *ResourceBuilder) SetWandbGpuType(val string) {
+	if rb.config.WandbGpuType.Enabled {
+		rb.res.Attributes().PutStr("wandb.gpu_type", val)
 	}
 }
 

@@ -36,7 +36,11 @@ func TestResourceBuilder(t *testing.T) {
 			rb.SetSlurmUID("slurm.uid-val")
 			rb.SetWandbCPUCount(15)
 			rb.SetWandbCPUCountLogical(23)
+			rb.SetWandbCudaVersion("wandb.cuda_version-val")
 			rb.SetWandbEntity("wandb.entity-val")
+			rb.SetWandbGpuCount(15)
+			rb.SetWandbGpuDriverVersion("wandb.gpu_driver_version-val")
+			rb.SetWandbGpuType("wandb.gpu_type-val")
 			rb.SetWandbGroup("wandb.group-val")
 			rb.SetWandbJobType("wandb.job_type-val")
 			rb.SetWandbLabel("wandb.label-val")
@@ -56,9 +60,9 @@ func TestResourceBuilder(t *testing.T) {
 
 			switch tt {
 			case "default":
-				assert.Equal(t, 37, res.Attributes().Len())
+				assert.Equal(t, 41, res.Attributes().Len())
 			case "all_set":
-				assert.Equal(t, 37, res.Attributes().Len())
+				assert.Equal(t, 41, res.Attributes().Len())
 			case "none_set":
 				assert.Equal(t, 0, res.Attributes().Len())
 				return
@@ -180,10 +184,30 @@ func TestResourceBuilder(t *testing.T) {
 			if ok {
 				assert.EqualValues(t, 23, wandbCPUCountLogicalAttrVal.Int())
 			}
+			wandbCudaVersionAttrVal, ok := res.Attributes().Get("wandb.cuda_version")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.cuda_version-val", wandbCudaVersionAttrVal.Str())
+			}
 			wandbEntityAttrVal, ok := res.Attributes().Get("wandb.entity")
 			assert.True(t, ok)
 			if ok {
 				assert.Equal(t, "wandb.entity-val", wandbEntityAttrVal.Str())
+			}
+			wandbGpuCountAttrVal, ok := res.Attributes().Get("wandb.gpu_count")
+			assert.True(t, ok)
+			if ok {
+				assert.EqualValues(t, 15, wandbGpuCountAttrVal.Int())
+			}
+			wandbGpuDriverVersionAttrVal, ok := res.Attributes().Get("wandb.gpu_driver_version")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.gpu_driver_version-val", wandbGpuDriverVersionAttrVal.Str())
+			}
+			wandbGpuTypeAttrVal, ok := res.Attributes().Get("wandb.gpu_type")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "wandb.gpu_type-val", wandbGpuTypeAttrVal.Str())
 			}
 			wandbGroupAttrVal, ok := res.Attributes().Get("wandb.group")
 			assert.True(t, ok)

@@ -5,13 +5,12 @@ package workload
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
 
 	"go.uber.org/zap"
-
-	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 )
 
 // assignment shares the processes of a snapshot out among workloads. Who claims a
@@ -21,9 +20,6 @@ type assignment struct {
 	s *Snapshot
 	// helpers are W&B's own processes.
 	helpers map[int]bool
-	// slurmGroups tells that Slurm uses control groups here: environments, which
-	// anybody can write and which outlive jobs, do not count then.
-	slurmGroups bool
 	// owners are by pid.
 	owners map[int]*draft
 	drafts []*draft
@@ -145,7 +141,7 @@ func (a *assignment) claimTrees(kind Kind, roots []*Process, without map[int]boo
 
 // claimGroups claims what Slurm steps and then containers have.
 func (a *assignment) claimGroups() {
-	a.slurmGroups = slices.ContainsFunc(a.d.people, func(p person) bool {
+	a.d.slurmGroups = a.d.slurmGroups || slices.ContainsFunc(a.d.people, func(p person) bool {
 		return p.facts.group.SlurmJob != "" || p.facts.group.SlurmSLUID != ""
 	})
 	if a.d.opts.Discover.Steps {
@@ -250,7 +246,7 @@ func (a *assignment) stepOf(p person) (key, group string) {
 		return "", ""
 	}
 	if g.SlurmJob == "" && g.SlurmSLUID == "" {
-		if a.slurmGroups {
+		if a.d.slurmGroups {
 			return "", "" // what has left its job's groups is no part of the job
 		}
 		job := p.facts.env.place()
@@ -345,17 +341,22 @@ func (a *assignment) isBelow(p *Process, marks map[int]int, mark int) bool {
 // workloads finishes the drafts that have got something, up to the limits.
 func (a *assignment) workloads() []*Workload {
 	kept := make([]*draft, 0, len(a.drafts))
+	groups := map[string]bool{}
 	for _, w := range a.drafts {
+		if w.IsGroup() {
+			groups[w.Identity.ID] = true
+		}
 		if a.finish(w); len(w.Members) > 0 {
 			kept = append(kept, w)
 		}
 	}
+	maps.DeleteFunc(a.d.severalRanks, func(id string, _ bool) bool { return !groups[id] })
 	slices.SortStableFunc(kept, func(x, y *draft) int {
 		return cmp.Or(cmp.Compare(x.order(), y.order()), oldestFirst(x.Root, y.Root))
 	})
 	limit := a.d.opts.MaxWorkloads
 	left := max(0, len(kept)-limit)
-	a.d.noticeLimit("max_workloads", limit, left, "workloads")
+	a.d.noticeLimit("max_workloads", limit, left, "There are more workloads than are looked into; the rest is left out")
 	a.drafts = kept[:len(kept)-left]
 	all := make([]*Workload, 0, len(a.drafts))
 	for _, w := range a.drafts {
@@ -368,7 +369,7 @@ var order = map[Kind]int{KindProcess: 0, KindRun: 1, KindStep: 2, KindContainer:
 
 // order puts the most specific first. What only environments tell comes last:
 // there may be any number of that.
-func (w *draft) order() int {
+func (w *Workload) order() int {
 	if w.Kind == KindStep && w.Group == "" {
 		return len(order)
 	}
@@ -457,18 +458,14 @@ func oldestFirst(a, b *Process) int {
 
 // place is where the members of a workload are in their job; several ranks are
 // none.
-func (w *draft) place(env *environment) (rank, localRank, worldSize identity.Number) {
-	job := env.place()
+func (w *draft) place(env *environment) Job {
 	switch {
 	case w.IsGroup():
-		job = oneJob(w.jobs)
-	case w.Kind == KindRun && len(w.runs) == 1 && w.runs[0].started.isRank():
-		job = w.runs[0].started
+		return oneJob(w.jobs)
+	case w.Kind == KindRun && w.runs[0].started.isRank():
+		return w.runs[0].started
 	}
-	if job.slurmRank && (job.SlurmStep == "" || job.SlurmStep == "batch") {
-		job = Job{} // a script is no rank, though Slurm calls it 0
-	}
-	return job.Rank, job.LocalRank, job.WorldSize
+	return env.place()
 }
 
 // oneJob is the place of the one process that has one; of several it is what they

@@ -222,6 +222,79 @@ func addWorkloads(f *fixture, n int) {
 	}
 }
 
+// addNestedCores makes a machine of so many processes: containers whose detached
+// wandb-core has to be asked whose it is, and others.
+func addNestedCores(f *fixture, cores, n int) {
+	f.put(systemd)
+	for i := range cores {
+		pid, namespace, group := 10+2*i, fmt.Sprintf("pid:[%d]", i), inDocker(fmt.Sprintf("%012x%052d", i, 0))
+		f.put(
+			python(pid, 1).nested(namespace, 7).in(group),
+			core(pid+1, 1, 7, fmt.Sprint("run", i)).nested(namespace, 8).in(group).detached(),
+		)
+	}
+	for pid := 10 + 2*cores; pid < 9+n; pid++ {
+		f.put(named(pid, 1, "daemon"))
+	}
+}
+
+// findNested finds the runs in nested namespaces again, and tells the bytes that
+// it allocates.
+func findNested(t testing.TB, d *Discovery, runs int) (allocated uint64) {
+	t.Helper()
+	s, err := d.snapshots.Take(t.Context())
+	require.NoError(t, err)
+	d.refresh(s)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found := d.runs(t.Context(), s)
+	runtime.ReadMemStats(&after)
+	require.Len(t, found, runs)
+	for i := range found {
+		require.Equal(t, found[i].CorePid-1, found[i].TargetPid)
+	}
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// BenchmarkNestedCores finds the processes of runs that are detached, each in a
+// pid namespace of its own.
+func BenchmarkNestedCores(b *testing.B) {
+	const cores, all = 500, 10_000
+	f := newFixture(b)
+	addNestedCores(f, cores, all)
+	d := f.discovery(Options{Discover: everything})
+	f.view(d)
+	allocated, runs := uint64(0), 0
+	b.ReportMetric(float64(spent(max(b.N, 3), func() {
+		allocated += findNested(b, d, cores)
+		runs++
+	}).Microseconds()), "cpu-us")
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(allocated)/float64(runs), "bytes-for-all")
+	require.Less(b, allocated/uint64(runs), uint64(cores*maxPerNestedCore))
+}
+
+// maxPerNestedCore is what it may cost, in bytes, to find out whose a wandb-core
+// is; to search all processes for each of 500 would take some hundred thousand.
+const maxPerNestedCore = 12 << 10
+
+// Processes of nested namespaces are looked up, not searched for.
+func TestNestedNamespacesAreIndexed(t *testing.T) {
+	const cores, all = 200, 600
+	f := newFixture(t)
+	addNestedCores(f, cores, all)
+	d := f.discovery(Options{Discover: everything})
+	f.view(d)
+	allocated := findNested(t, d, cores)
+	t.Logf("%d bytes for %d", allocated, cores)
+	require.Less(t, allocated, uint64(cores*maxPerNestedCore))
+	index := d.nested
+	require.Len(t, index[7], cores)
+	f.remove(10)
+	f.view(d)
+	require.Len(t, d.nested[7], cores-1, "it is made in each pass")
+}
+
 // machineOf is the tree of a first process with some depth: each of the others
 // has up to eight children.
 func machineOf(n int) []Process {

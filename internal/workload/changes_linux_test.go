@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 )
 
 // A pid of a nested namespace is that of a process in the same namespace.
@@ -80,6 +82,11 @@ func TestProcessesOfNestedNamespaces(t *testing.T) {
 		{
 			"the pid inside is another's outside",
 			[]stranger{named(7, 1, "sshd"), python(20, 1).nested("pid:[1]", 7), core(21, 1, 7, "one").nested("pid:[1]", 8).detached()},
+			[]string{"run run-one-20 [20]"},
+		},
+		{
+			"whoever has the pid of the parent is younger than the core, and another is it",
+			[]stranger{python(19, 1).at(300).nested("pid:[1]", 7), python(20, 1).nested("pid:[1]", 7), core(21, 19, 7, "one").nested("pid:[1]", 8)},
 			[]string{"run run-one-20 [20]"},
 		},
 		{
@@ -302,9 +309,9 @@ func TestBecomingAnotherProgram(t *testing.T) {
 // one that it executes.
 func TestATitleOverTheEnvironment(t *testing.T) {
 	f := newFixture(t)
-	p := stranger{pid: 20, parent: 1, name: "python3", stack: 5, group: inDocker(dockerID), env: []string{"RANK=3"}}
+	p := stranger{pid: 20, parent: 1, name: "python3", stack: 5, env: []string{"RANK=3"}}
 	f.put(p)
-	d := f.discovery(Options{Discover: everything})
+	d := f.discovery(Options{Match: []Rule{{}}})
 	rank := func() (int, bool) {
 		r := f.view(d).Workloads[0].Identity.Rank
 		return r.Value, r.Known
@@ -386,6 +393,166 @@ func TestGroupsAreReadInTurns(t *testing.T) {
 	assert.Equal(t, 100, moved)
 }
 
+// The group of a process is read again after a minute and a half, and not for all
+// at once.
+func TestWhenGroupsAreReadAgain(t *testing.T) {
+	for pid, seconds := range map[int]int{120: 90, 121: 91, 179: 149} {
+		f := newFixture(t)
+		f.put(named(pid, 1, "sh").in(inDocker(dockerID)))
+		d := f.discovery(Options{Discover: everything})
+		idAfter := func(after int) string {
+			f.now = testStart.Add(time.Duration(after) * time.Second)
+			v, err := d.Take(t.Context())
+			require.NoError(t, err)
+			return v.Workloads[0].Identity.ContainerID
+		}
+		assert.Equal(t, dockerID, idAfter(0))
+		f.write(strconv.Itoa(pid)+"/cgroup", "0::"+inDocker(otherID)+"\n")
+		assert.Equal(t, dockerID, idAfter(seconds-1), "pid %d", pid)
+		assert.Equal(t, otherID, idAfter(seconds), "pid %d", pid)
+	}
+}
+
+// Of a group that had several ranks, one that is left does not become the one.
+func TestSeveralRanksStay(t *testing.T) {
+	f := newFixture(t)
+	rank := func(pid int, group string) stranger {
+		return python(pid, 1, "RANK="+strconv.Itoa(pid), "WORLD_SIZE=99").in(group)
+	}
+	put := func(pids ...int) {
+		f.remove(20, 21, 22)
+		for _, pid := range pids {
+			f.put(rank(pid, inDocker(dockerID)))
+		}
+	}
+	f.put(systemd)
+	put(20)
+	d := f.discovery(Options{Discover: everything})
+	ranks := func() []identity.Number {
+		var all []identity.Number
+		for _, w := range f.view(d).Workloads {
+			assert.Equal(t, identity.Known(99), w.Identity.WorldSize)
+			all = append(all, w.Identity.Rank)
+		}
+		return all
+	}
+	several := []identity.Number{{}}
+	assert.Equal(t, []identity.Number{identity.Known(20)}, ranks())
+	put(20, 21)
+	assert.Equal(t, several, ranks())
+	put(21)
+	assert.Equal(t, several, ranks())
+	put(22)
+	assert.Equal(t, several, ranks(), "and another one does not either")
+	f.put(rank(30, inDocker(otherID)))
+	assert.Equal(t, []identity.Number{{}, identity.Known(30)}, ranks(), "others are not concerned")
+	f.put(core(31, 22, 22, "abc"))
+	assert.Equal(t, []identity.Number{identity.Known(22), identity.Known(30)}, ranks(), "a run of the group is one")
+	f.remove(31)
+	assert.Equal(t, []identity.Number{{}, identity.Known(30)}, ranks(), "while it has all, the group is not gone")
+	d.opts.MaxWorkloads = 1
+	f.put(rank(22, inDocker(dockerID)).at(300))
+	assert.Equal(t, []identity.Number{identity.Known(30)}, ranks())
+	d.opts.MaxWorkloads = 2
+	assert.Equal(t, []identity.Number{identity.Known(30), {}}, ranks(), "nor while there is no room for it")
+	put()
+	assert.Equal(t, []identity.Number{identity.Known(30)}, ranks())
+	assert.Empty(t, d.severalRanks)
+	put(20)
+	assert.Equal(t, []identity.Number{identity.Known(20), identity.Known(30)}, ranks(), "it was gone: this is a new one")
+}
+
+// A process that is blocked in the kernel is not looked into until it goes on.
+func TestBlockedProcesses(t *testing.T) {
+	f := newFixture(t)
+	p := python(20, 1, "RANK=4").in(inDocker(dockerID))
+	running := p
+	p.blocked = true
+	f.put(systemd, p, python(30, 1), core(31, 30, 30, "abc"))
+	letGo := f.hang("20", "environ") // it would not answer
+	logger, logged := observed()
+	d := f.discovery(Options{Discover: everything, Logger: logger})
+	for range 3 {
+		v := f.view(d)
+		assert.Equal(t, []string{"run run-abc-30 [30]", "container container-d0d0d0d0d0d0 [20]"}, listed(v))
+		assert.False(t, v.Of(20).Identity.Rank.Known)
+	}
+	letGo()
+	f.put(running)
+	assert.Equal(t, identity.Known(4), f.view(d).Of(20).Identity.Rank)
+
+	// A wandb-core that is blocked keeps its run.
+	blocked := core(31, 30, 30)
+	blocked.blocked = true
+	f.put(blocked)
+	assert.Equal(t, "abc", f.view(d).Of(30).Identity.RunID)
+	f.put(core(31, 30, 30))
+	assert.Nil(t, f.view(d).Of(30))
+	assert.Empty(t, logged())
+}
+
+// What a family has said of an accelerator holds for a while, and for the processes
+// that were there.
+func TestHolders(t *testing.T) {
+	f := newFixture(t)
+	f.put(systemd, python(20, 1), python(30, 1))
+	d := f.discovery(Options{Discover: everything})
+	after := func(seconds int) []string {
+		f.now, f.ticks = f.now.Add(time.Duration(seconds)*time.Second), f.ticks+uint64(seconds)*100
+		v, err := d.Take(t.Context())
+		require.NoError(t, err)
+		return listed(v)
+	}
+	d.SetHolders("nvidia", []int{20})
+	d.SetHolders("amd", []int{30})
+	both := []string{"gpu pid-20 [20]", "gpu pid-30 [30]"}
+	assert.Equal(t, both, after(0))
+	assert.Equal(t, both, after(290))
+	d.SetHolders("amd", []int{30})
+	assert.Equal(t, both, after(10))
+	assert.Equal(t, both[1:], after(1), "what was said five minutes ago is forgotten")
+	assert.Empty(t, after(300))
+
+	d.SetHolders("nvidia", []int{20, 30})
+	f.put(python(20, 1).at(f.ticks + 1))
+	assert.Equal(t, both[1:], after(1), "another one has got the pid")
+	d.SetHolders("nvidia", []int{20, 30})
+	assert.Equal(t, []string{"gpu pid-30 [30]", "gpu pid-20 [20]"}, after(1), "until it holds one itself")
+	d.SetHolders("nvidia", nil)
+	assert.Empty(t, after(1))
+
+	d.SetHolders("nvidia", []int{20})
+	f.ticksErr = os.ErrInvalid
+	d.SetHolders("nvidia", []int{20})
+	f.ticksErr = nil
+	assert.Empty(t, after(1), "when it was said is not known")
+}
+
+// What comes and goes is said once, and its end when it is over for a while.
+func TestNotices(t *testing.T) {
+	f := newFixture(t)
+	logger, logged := observed()
+	d := f.discovery(Options{Logger: logger})
+	after := func(wait time.Duration, on bool) []string {
+		f.now = f.now.Add(wait)
+		d.notice("key", on, "Something")
+		return logged()
+	}
+	assert.Empty(t, after(0, false))
+	assert.Equal(t, []string{"warn Something"}, after(0, true))
+	for range 20 {
+		assert.Empty(t, after(time.Minute, true))
+	}
+	for range 10 {
+		assert.Empty(t, after(9*time.Minute, false))
+		assert.Empty(t, after(time.Second, true))
+	}
+	assert.Empty(t, after(noticeHold-1, false))
+	assert.Equal(t, []string{"info No longer: Something"}, after(1, false))
+	assert.Empty(t, after(time.Hour, false))
+	assert.Equal(t, []string{"warn Something"}, after(0, true))
+}
+
 // observed is a logger and what it logged.
 func observed() (*zap.Logger, func() []string) {
 	core, logs := observer.New(zapcore.DebugLevel)
@@ -425,21 +592,99 @@ func TestLimits(t *testing.T) {
 	assert.Equal(t, both, take(3))
 	assert.Equal(t, []string{"warn There are more workloads than are looked into; the rest is left out; raise workloads::max_workloads (2)"}, logged())
 	take(2)
+	assert.Empty(t, logged(), "it may come back")
+	f.now = f.now.Add(noticeHold)
 	take(2)
 	assert.Equal(t, []string{"info No longer: There are more workloads than are looked into; the rest is left out"}, logged())
 
 	put(2)
 	few := f.discovery(Options{Discover: everything, MaxProcesses: 3, Logger: logger})
-	assert.Len(t, f.view(few).Workloads, 2)
+	assert.Equal(t, both, listed(f.view(few)))
 	assert.Empty(t, logged())
 	put(3)
 	for range 3 {
-		assert.GreaterOrEqual(t, len(f.view(few).Workloads), 2)
+		assert.Len(t, f.view(few).Workloads, 3)
 	}
-	assert.Equal(t, []string{"warn There are more processes than are looked into; the rest is left out; raise workloads::max_processes (3)"}, logged())
+	const more = "There are more processes than are looked into; of the rest only the control groups are known"
+	assert.Equal(t, []string{"warn " + more + "; raise workloads::max_processes (3)"}, logged())
 	put(1)
 	assert.Len(t, f.view(few).Workloads, 1)
-	assert.Equal(t, []string{"info No longer: There are more processes than are looked into; the rest is left out"}, logged())
+	f.now = f.now.Add(noticeHold)
+	f.view(few)
+	assert.Equal(t, []string{"info No longer: " + more}, logged())
+}
+
+// Steps can be invented without end: they take nobody's place.
+func TestInventedSteps(t *testing.T) {
+	f := newFixture(t)
+	f.put(systemd)
+	for i := range 600 {
+		f.put(named(1000+i, 1, "sh").with("SLURM_JOB_ID=" + strconv.Itoa(1+i)).at(50))
+	}
+	f.put(python(20, 1), core(21, 20, 20, "abc"), named(30, 1, "sh").in(inDocker(dockerID)), named(40, 1, "jupyter"), named(50, 1, "x"))
+	d := f.discovery(Options{Discover: everything, Match: []Rule{{Name: regexp.MustCompile("^jupyter$")}}})
+	d.SetHolders("nvidia", []int{50})
+	got := listed(f.view(d))
+	require.Len(t, got, DefaultMaxWorkloads)
+	assert.Equal(t, []string{"run run-abc-20 [20]", "container container-d0d0d0d0d0d0 [30]", "match pid-40 [40]", "gpu pid-50 [50]", "step slurm-1 [1000]"}, got[:5])
+	f.put(named(60, 1, "sh").in(inStep)) // where Slurm has groups they are none at all
+	assert.Equal(t, []string{"run run-abc-20 [20]", "step slurm-7.0 [60]", "container container-d0d0d0d0d0d0 [30]", "match pid-40 [40]", "gpu pid-50 [50]"}, listed(f.view(d)))
+}
+
+// A user whose name was not known is asked for again, but not soon.
+func TestUsersWithoutAName(t *testing.T) {
+	f := newFixture(t)
+	l := newLooker(f.root, nil)
+	passwd := func(content string) {
+		require.NoError(t, os.MkdirAll(f.root+"/etc", 0o755))
+		require.NoError(t, os.WriteFile(f.root+"/etc/passwd", []byte(content), 0o600))
+	}
+	later := func(d time.Duration) {
+		u := l.users[1000]
+		u.at = u.at.Add(-d)
+		l.users[1000] = u
+	}
+	assert.Empty(t, l.findUser(1000))
+	passwd("ann:x:1000:1::/:\n")
+	later(userRetry / 2)
+	assert.Empty(t, l.findUser(1000))
+	later(userRetry / 2)
+	assert.Equal(t, "ann", l.findUser(1000))
+	passwd("")
+	later(time.Hour)
+	assert.Equal(t, "ann", l.findUser(1000), "a name that is known stays")
+}
+
+// The limit bounds who is looked into, not who is counted.
+func TestLimitOfProcesses(t *testing.T) {
+	f := newFixture(t)
+	f.put(systemd)
+	for pid := 20; pid < 30; pid++ {
+		p := named(pid, 1, "sh").in(inDocker(dockerID)).with("RANK=" + strconv.Itoa(pid))
+		p.exe = "/bin/sh"
+		f.put(p)
+	}
+	o := Options{Discover: everything, Match: []Rule{{Exe: regexp.MustCompile("x")}}, MaxProcesses: 4}
+	d := f.discovery(o)
+	looked := map[string]bool{}
+	d.WithReadlink(func(name string) (string, error) {
+		looked[strings.Split(strings.TrimPrefix(name, f.path()), "/")[1]] = true
+		return os.Readlink(name)
+	})
+	for range 3 {
+		v := f.view(d)
+		assert.Equal(t, []string{"container container-d0d0d0d0d0d0 [20 21 22 23 24 25 26 27 28 29]"}, listed(v))
+		assert.True(t, v.Workloads[0].Whole)
+		assert.LessOrEqual(t, len(v.Jobs), 5, "the first of the group is looked into in any case")
+		assert.Len(t, looked, 4)
+	}
+	for pid := 20; pid < 30; pid++ {
+		f.put(core(pid, 1, 7, "abc").nested("pid:[1]", pid).detached().at(6000))
+	}
+	clear(looked)
+	assert.LessOrEqual(t, len(f.view(d).Runs), 4)
+	delete(looked, "1") // who started them
+	assert.LessOrEqual(t, len(looked), 4, "open files and namespaces are looks, too")
 }
 
 // The configured process is measured whatever the limits leave out.

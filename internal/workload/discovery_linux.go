@@ -41,6 +41,9 @@ type Discovery struct {
 	nested  map[int][]person
 	target  target
 	notices map[string]noticed
+	// slurmGroups tells that Slurm uses control groups here: environments, which
+	// anybody can write and which outlive jobs, do not count then.
+	slurmGroups bool
 	// severalRanks are the groups, by id, that have had several ranks.
 	severalRanks map[string]bool
 	buf          []byte
@@ -270,7 +273,7 @@ func (d *Discovery) lookIntoAll(ctx context.Context) {
 	if len(d.opts.Match) > 0 {
 		want |= lookRules
 	}
-	d.lookInto(ctx, want, d.people[:min(len(d.people), d.opts.MaxProcesses)])
+	d.lookInto(ctx, want, d.within())
 }
 
 // lookInto looks for what is wanted into those of whom that is not known yet.
@@ -335,11 +338,11 @@ func (d *Discovery) notice(key string, on bool, message string, fields ...zap.Fi
 	d.notices[key] = noticed{on, now}
 }
 
-func (d *Discovery) noticeLimit(key string, limit, left int, what string) {
+func (d *Discovery) noticeLimit(key string, limit, left int, message string) {
 	if left == 0 && !d.notices[key].on {
 		return
 	}
-	d.notice(key, left > 0, "There are more "+what+" than are looked into; the rest is left out",
+	d.notice(key, left > 0, message,
 		zap.Int("left_out", left), zap.String("cure", fmt.Sprintf("raise workloads::%s (%d)", key, limit)))
 }
 
@@ -361,7 +364,7 @@ func (d *Discovery) leaveStuck() {
 // takeBackStuck sees which processes answer again.
 func (d *Discovery) takeBackStuck() {
 	maps.DeleteFunc(d.stuck, func(_ Key, l *looker) bool { return !l.slot.Hung() })
-	if len(d.stuck) == 0 && !d.looker.slot.Hung() {
-		d.notice("hang", false, "A process does not answer when it is looked into")
+	if d.notices["hang"].on {
+		d.notice("hang", len(d.stuck) > 0 || d.looker.slot.Hung(), "A process does not answer when it is looked into")
 	}
 }

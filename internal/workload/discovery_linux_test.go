@@ -5,6 +5,8 @@ package workload
 
 import (
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -124,6 +126,43 @@ func TestWhoOwnsWhat(t *testing.T) {
 			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0"), python(21, 20, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0"), named(22, 1, "bash").with("SLURM_JOB_ID=7")},
 			nil,
 			[]string{"step slurm-7.0 [20 21]", "step slurm-7 [22]"},
+		},
+		{
+			"where Slurm has groups, who is outside of them is in no step",
+			Options{Discover: everything},
+			[]stranger{
+				python(20, 1).in(inStep), named(21, 20, "sh").with("SLURM_JOB_ID=7", "SLURM_STEP_ID=0"),
+				python(22, 1, "SLURM_JOB_ID=6", "SLURM_STEP_ID=0").in(inDocker(dockerID)),
+			},
+			nil,
+			[]string{"step slurm-7.0 [20]", "container container-d0d0d0d0d0d0 [22]"},
+		},
+		{
+			"a group of Slurm in which nobody works is one",
+			Options{Discover: everything},
+			[]stranger{named(19, 1, "slurmstepd").in("/system.slice/slurmstepd.scope/job_7/step_0/slurm"), python(20, 1, "SLURM_JOB_ID=6", "SLURM_STEP_ID=0")},
+			nil, nil,
+		},
+		{
+			"environments that tell no number, and the numbers of steps that have a name",
+			Options{Discover: everything},
+			[]stranger{
+				python(20, 1, "SLURM_JOB_ID=7x", "SLURM_STEP_ID=0"), python(21, 1, "SLURM_JOB_ID=", "SLURM_STEP_ID=0"), python(22, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=a b"),
+				python(23, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=4294967290"), python(24, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=4294967291"),
+				python(25, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=4294967292"),
+			},
+			nil,
+			[]string{"step slurm-7 [22]", "step slurm-7.interactive [23]", "step slurm-7.batch [24]", "step slurm-7.extern [25]"},
+		},
+		{
+			"steps that only environments tell come last",
+			Options{Discover: everything, Match: python3},
+			[]stranger{
+				named(20, 1, "a").with("SLURM_JOB_ID=7"), named(30, 1, "b").in(inDocker(dockerID)), python(40, 1), named(50, 1, "c"),
+				python(60, 1), core(61, 60, 60, "abc"),
+			},
+			[]int{50},
+			[]string{"run run-abc-60 [60]", "container container-d0d0d0d0d0d0 [30]", "match pid-40 [40]", "gpu pid-50 [50]", "step slurm-7 [20]"},
 		},
 		{
 			"the sleep of an extern step alone",
@@ -419,7 +458,7 @@ func TestIdentities(t *testing.T) {
 			"a step with one rank has it",
 			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_JOB_NAME=n", "SLURM_PROCID=3", "SLURM_LOCALID=1", "SLURM_NTASKS=8").in(inStep)},
 			[]identity.Workload{{
-				ID: "slurm-7.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3",
+				ID: "slurm-7.0", Kind: "step",
 				SlurmJob: "7", SlurmStep: "0", SlurmJobName: "n", Rank: known(3), LocalRank: known(1), WorldSize: known(8),
 			}},
 		},
@@ -430,7 +469,7 @@ func TestIdentities(t *testing.T) {
 				python(21, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_LOCALID=1", "SLURM_NTASKS=2").in(inStep),
 			},
 			[]identity.Workload{{
-				ID: "slurm-7.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3",
+				ID: "slurm-7.0", Kind: "step",
 				SlurmJob: "7", SlurmStep: "0", WorldSize: known(2),
 			}},
 		},
@@ -438,21 +477,102 @@ func TestIdentities(t *testing.T) {
 			"ranks that do not agree have not even a size",
 			[]stranger{python(20, 1, "RANK=0", "WORLD_SIZE=2").in(inStep), python(21, 1, "RANK=0", "WORLD_SIZE=4").in(inStep)},
 			[]identity.Workload{{
-				ID: "slurm-7.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3", SlurmJob: "7", SlurmStep: "0",
+				ID: "slurm-7.0", Kind: "step", SlurmJob: "7", SlurmStep: "0",
 			}},
 		},
 		{
 			"the script of a batch job is no rank",
 			[]stranger{named(20, 1, "bash").with("SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=4").in("/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0")},
 			[]identity.Workload{{
-				ID: "slurm-7.batch", Kind: "step", Pid: 20, Executable: "bash", Command: "/bin/bash", SlurmJob: "7", SlurmStep: "batch",
+				ID: "slurm-7.batch", Kind: "step", SlurmJob: "7", SlurmStep: "batch",
 			}},
+		},
+		{
+			"nor is it with the step of the shell that submitted it",
+			[]stranger{named(20, 1, "bash").with("SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PROCID=0").in("/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0")},
+			[]identity.Workload{{ID: "slurm-7.batch", Kind: "step", SlurmJob: "7", SlurmStep: "batch"}},
+		},
+		{
+			"the script of a batch job without control groups is no rank",
+			[]stranger{named(20, 1, "bash").with("SLURM_JOB_ID=7", "SLURM_STEP_ID=4294967291", "SLURM_PROCID=0", "SLURM_NTASKS=4"), named(30, 1, "bash").with("SLURM_JOB_ID=8", "SLURM_PROCID=0")},
+			[]identity.Workload{{ID: "slurm-7.batch", Kind: "step", SlurmJob: "7", SlurmStep: "batch"}, {ID: "slurm-8", Kind: "step", SlurmJob: "8"}},
+		},
+		{
+			"the script of a batch job does not take the rank of what it starts",
+			[]stranger{
+				named(20, 1, "bash").with("SLURM_JOB_ID=7", "SLURM_PROCID=0").in("/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0"),
+				python(21, 20, "SLURM_JOB_ID=7", "SLURM_PROCID=0", "RANK=2", "WORLD_SIZE=4").in("/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0"),
+			},
+			[]identity.Workload{{ID: "slurm-7.batch", Kind: "step", SlurmJob: "7", SlurmStep: "batch", Rank: known(2), WorldSize: known(4)}},
+		},
+		{
+			"a run in a batch job is no rank of Slurm's",
+			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_LOCALID=0"), core(21, 20, 20, "abc").with("SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_LOCALID=0")},
+			[]identity.Workload{{ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "python3", Command: "python3", RunID: "abc", Mode: "online", SlurmJob: "7"}},
+		},
+		{
+			"a run in a step is",
+			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=1", "SLURM_PROCID=3").in("/system.slice/slurmstepd.scope/job_7/step_1/user/task_3"), core(21, 20, 20, "abc")},
+			[]identity.Workload{{
+				ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "python3", Command: "python3", RunID: "abc", Mode: "online",
+				SlurmJob: "7", SlurmStep: "1", SlurmTask: "3", Rank: known(3),
+			}},
+		},
+		{
+			"whoever has left Slurm's groups carries no job, nor a rank of it",
+			[]stranger{
+				python(20, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_JOB_NAME=n", "SLURM_PROCID=3"), core(21, 20, 20, "abc"),
+				named(30, 1, "sh").with("SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_JOB_NAME=n", "SLURM_PROCID=3").in(inDocker(dockerID)),
+				named(40, 1, "sh").in(inStep),
+			},
+			[]identity.Workload{
+				{ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "python3", Command: "python3", RunID: "abc", Mode: "online"},
+				{ID: "slurm-7.0", Kind: "step", SlurmJob: "7", SlurmStep: "0"},
+				{ID: "container-d0d0d0d0d0d0", Kind: "container", ContainerID: dockerID, ContainerRuntime: "docker"},
+			},
+		},
+		{
+			"a rank that is not Slurm's has it anywhere",
+			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "RANK=5"), core(21, 20, 20, "abc"), named(40, 1, "sh").in(inStep)},
+			[]identity.Workload{
+				{ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "python3", Command: "python3", RunID: "abc", Mode: "online", Rank: known(5)},
+				{ID: "slurm-7.0", Kind: "step", SlurmJob: "7", SlurmStep: "0"},
+			},
+		},
+		{
+			"the name of a job without its number is nobody's",
+			[]stranger{named(20, 1, "sh").with("SLURM_JOB_ID=x", "SLURM_JOB_NAME=n").in(inDocker(dockerID))},
+			[]identity.Workload{{ID: "container-d0d0d0d0d0d0", Kind: "container", ContainerID: dockerID, ContainerRuntime: "docker"}},
+		},
+		{
+			"the rank that a script set before its run began",
+			[]stranger{python(20, 1, "RANK=9", "LOCAL_RANK=9"), core(21, 20, 20, "abc", "xyz").with("RANK=1", "WORLD_SIZE=2")},
+			[]identity.Workload{{
+				ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "python3", Command: "python3", RunID: "abc", RunIDs: "abc,xyz", Mode: "online",
+				Rank: known(1), WorldSize: known(2),
+			}},
+		},
+		{
+			"a detached core tells the rank of its one run",
+			[]stranger{python(20, 1, "RANK=9"), core(21, 1, 20, "abc").detached().with("RANK=1")},
+			[]identity.Workload{{ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "python3", Command: "python3", RunID: "abc", Mode: "online", Rank: known(1)}},
+		},
+		{
+			"of several runs a detached core tells no rank, nor does one that has none",
+			[]stranger{
+				python(20, 1, "RANK=9"), core(21, 1, 20, "abc", "xyz").detached().with("RANK=1"),
+				python(30, 1, "RANK=8"), core(31, 30, 30, "def").with("WORLD_SIZE=2"),
+			},
+			[]identity.Workload{
+				{ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "python3", Command: "python3", RunID: "abc", RunIDs: "abc,xyz", Mode: "online", Rank: known(9)},
+				{ID: "run-def-30", Kind: "run", Pid: 30, Executable: "python3", Command: "python3", RunID: "def", Mode: "online", Rank: known(8)},
+			},
 		},
 		{
 			"the job of a lasting id is told by the environment",
 			[]stranger{python(20, 1, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0").in("/system.slice/slurmstepd.scope/s0123456789ABC/step_0/user/task_0")},
 			[]identity.Workload{{
-				ID: "slurm-s0123456789ABC.0", Kind: "step", Pid: 20, Executable: "python3", Command: "python3",
+				ID: "slurm-s0123456789ABC.0", Kind: "step",
 				SlurmJob: "7", SlurmStep: "0", SlurmSLUID: "s0123456789ABC",
 			}},
 		},
@@ -460,7 +580,7 @@ func TestIdentities(t *testing.T) {
 			"another job's environment tells nothing of the job",
 			[]stranger{python(20, 1, "SLURM_JOB_ID=8", "SLURM_STEP_ID=5", "SLURM_JOB_NAME=other").in("/system.slice/slurmstepd.scope/job_7")},
 			[]identity.Workload{{
-				ID: "slurm-7", Kind: "step", Pid: 20, Executable: "python3", Command: "python3", SlurmJob: "7",
+				ID: "slurm-7", Kind: "step", SlurmJob: "7",
 			}},
 		},
 		{
@@ -470,16 +590,15 @@ func TestIdentities(t *testing.T) {
 				mounts: "1 2 8:1 /var/lib/docker/containers/" + dockerID + "/hostname /etc/hostname rw - ext4 /dev/sda rw\n",
 			}},
 			[]identity.Workload{{
-				ID: "slurm-7", Kind: "step", Pid: 20, Executable: "python3", Command: "/usr/bin/python3", SlurmJob: "7",
+				ID: "slurm-7", Kind: "step", SlurmJob: "7",
 				ContainerID: dockerID, ContainerRuntime: "docker",
 			}},
 		},
 		{
 			"names that nobody can print",
-			[]stranger{{pid: 20, parent: 1, name: "a\x1b[31mb\xff", args: []string{"/x\ny"}, group: inDocker(dockerID)}},
+			[]stranger{{pid: 20, parent: 1, name: "a\x1b[31mb\xff", args: []string{"/x\ny"}}, core(21, 20, 20, "abc")},
 			[]identity.Workload{{
-				ID: "container-d0d0d0d0d0d0", Kind: "container", Pid: 20, Executable: "a[31mb\uFFFD", Command: "/xy",
-				ContainerID: dockerID, ContainerRuntime: "docker",
+				ID: "run-abc-20", Kind: "run", Pid: 20, Executable: "a[31mb\uFFFD", Command: "/xy", RunID: "abc", Mode: "online",
 			}},
 		},
 	}
@@ -502,6 +621,20 @@ func TestRunsOfTheConfiguredProcess(t *testing.T) {
 		ID: "pid-20", Kind: "process", Pid: 20, Executable: "python3", Command: "python3",
 		RunID: "aa", RunIDs: "aa,zz", Mode: "online", Project: "p", Rank: identity.Known(1),
 	}, w.Identity)
+	// So are those further down in its tree, but not the ranks.
+	f.put(named(19, 1, "torchrun"), python(20, 19, "WANDB_PROJECT=p", "RANK=1"), python(30, 20, "RANK=2"), core(31, 30, 30, "mm").at(300), python(40, 1), core(41, 40, 40, "no"))
+	w = f.discover(Options{Discover: everything, Target: Target{Pid: 19, Tree: true}}).Workloads[0]
+	assert.Equal(t, identity.Workload{
+		ID: "pid-19", Kind: "process", Pid: 19, Executable: "torchrun", Command: "/bin/torchrun",
+		RunID: "aa", RunIDs: "aa,mm,zz", Mode: "online", Project: "p",
+	}, w.Identity)
+	// Without its tree it has its own alone.
+	v := f.discover(Options{Discover: everything, Target: Target{Pid: 30}})
+	assert.Equal(t, "mm", v.Of(30).Identity.RunID)
+	assert.Equal(t, "aa,zz", v.Of(20).Identity.RunIDs)
+	v = f.discover(Options{Discover: everything, Target: Target{Pid: 19}})
+	assert.Empty(t, v.Of(19).Identity.RunID)
+	assert.Equal(t, []string{"process pid-19 [19]", "run run-aa-20 [20]", "run run-mm-30 [30]", "run run-no-40 [40]"}, listed(v))
 	// Nothing is discovered: nothing of W&B is known, but the rest is.
 	w = f.discover(Options{Target: Target{Pid: 20, Tree: true}}).Workloads[0]
 	assert.Equal(t, identity.Workload{ID: "pid-20", Kind: "process", Pid: 20, Executable: "python3", Command: "python3", Rank: identity.Known(1)}, w.Identity)
@@ -518,7 +651,7 @@ func TestView(t *testing.T) {
 	f.put(stranger{pid: 34, parent: 1, name: "nvidia_gpu_stat", args: []string{"/venv/wandb/bin/nvidia_gpu_stats"}})
 	v := f.discover(Options{Discover: everything})
 	assert.ElementsMatch(t, []Run{
-		{ID: "abc", Mode: "online", Started: "20260102_030400", CorePid: 30, TargetPid: 20},
+		{ID: "abc", Mode: "online", Started: "20260102_030400", CorePid: 30, TargetPid: 20, started: Job{Rank: identity.Known(0)}},
 		{ID: "xyz", Mode: "offline", Started: "20260102_030400", CorePid: 33},
 	}, v.Runs)
 	assert.Equal(t, []int{30, 31, 33, 34}, v.Helpers)
@@ -560,9 +693,42 @@ func TestGroups(t *testing.T) {
 	assert.Equal(t, map[int]bool{62: true}, v.Of(60).foreign)
 	assert.Equal(t, map[int]bool{50: true, 51: true}, v.Of(40).foreign)
 
-	f.put(systemd)
-	limited := f.discover(Options{Discover: everything, MaxProcesses: 10})
-	for _, w := range limited.Workloads {
-		assert.False(t, w.Whole, "there may be more in it")
+	limited := f.discover(Options{Discover: Discover{Steps: true, Containers: true}, MaxProcesses: 1})
+	all := f.discover(Options{Discover: Discover{Steps: true, Containers: true}})
+	assert.Equal(t, listed(all), listed(limited), "whoever is not looked into is in its group all the same")
+	for i, w := range limited.Workloads {
+		assert.Equal(t, all.Workloads[i].Whole, w.Whole)
 	}
+}
+
+// Of a list of runs as many are told as there is room for.
+func TestListsOfRuns(t *testing.T) {
+	long := strings.Repeat("x", 120)
+	tests := []struct {
+		name string
+		ids  []string
+		want string
+	}{
+		{"two", []string{"a", "b"}, "a,b"},
+		{"all, to the last byte", []string{long, long, "1234567890123-"}, long + "," + long + ",1234567890123-"},
+		{"one byte too many", []string{long, long, "1234567890123--"}, long + "," + long + ",+1"},
+		{"many more", []string{"a", long, long, long, "b", long}, "a," + long + "," + long + ",+3"},
+		{"the second has no room", []string{strings.Repeat("y", maxValue), "b", "c"}, strings.Repeat("y", 247) + ",+2"},
+		{"the first is cut where a character ends", []string{strings.Repeat("é", 128), "b"}, strings.Repeat("é", 123) + ",+1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, join(tt.ids))
+			requireClean(t, join(tt.ids))
+		})
+	}
+	f := newFixture(t)
+	ids := []string{}
+	for i := range 300 {
+		ids = append(ids, "run"+strconv.Itoa(1000+i))
+	}
+	f.put(systemd, python(20, 1), core(21, 20, 20, ids...))
+	id := f.discover(Options{Discover: everything}).Workloads[0].Identity
+	assert.Regexp(t, `^run1\d+,.*,\+269$`, id.RunIDs)
+	requireClean(t, id.RunIDs)
 }

@@ -18,7 +18,7 @@ const (
 	maxEnviron = 128 << 10
 	// maxValue bounds each value that is kept, in bytes.
 	maxValue = 256
-	// maxLine bounds what is remembered of each line, from which a value is made.
+	// maxLine bounds of what a value is made.
 	maxLine = 1024
 )
 
@@ -221,12 +221,16 @@ func clean(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-	if len(s) <= maxValue {
+	return cut(s, maxValue)
+}
+
+// cut cuts a text where a character ends.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	cut := maxValue
-	for !utf8.RuneStart(s[cut]) {
-		cut--
+	for !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return s[:cut]
+	return s[:limit]
 }

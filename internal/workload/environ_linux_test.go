@@ -4,6 +4,7 @@
 package workload
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -74,7 +75,7 @@ func TestEnvironmentsAreSmall(t *testing.T) {
 	}
 	require.NotNil(t, all.parse([]byte(environ(lines...))))
 	for key := range all.known {
-		assert.Less(t, len(key), 2*maxLine)
+		assert.LessOrEqual(t, len(key), 2*maxValue)
 	}
 }
 
@@ -83,11 +84,26 @@ func TestEqualEnvironmentsAreOne(t *testing.T) {
 	first := all.parse([]byte(environ("RANK=1", "HOME=/a")))
 	assert.Same(t, first, all.parse([]byte(environ("TERM=x", "RANK=1"))))
 	assert.NotSame(t, first, all.parse([]byte(environ("RANK=2"))))
-	for range maxEnvironments {
-		all.known[string(rune(len(all.known)+0x10000))] = first
+	assert.Same(t, first, all.parse([]byte(environ("RANK=\x011\n", "HOME=/b"))), "but for what nobody can print")
+	long := all.parse([]byte(environ("WANDB_PROJECT=" + strings.Repeat("x", maxValue))))
+	assert.Same(t, long, all.parse([]byte(environ("WANDB_PROJECT="+strings.Repeat("x", 2*maxValue)))), "and for what is cut off")
+}
+
+// However many environments there were, what is remembered has a bound.
+func TestManyEnvironments(t *testing.T) {
+	var all environments
+	most := 0
+	for i := range 3 * maxEnvironments / maxValue {
+		all.parse([]byte(environ("RANK="+strconv.Itoa(i), "WANDB_PROJECT="+strings.Repeat("x", maxValue))))
+		most = max(most, all.size)
 	}
-	all.parse([]byte(environ("RANK=3")))
-	assert.Len(t, all.known, 1, "it starts over")
+	assert.Greater(t, most, maxEnvironments/2)
+	assert.Less(t, most, maxEnvironments+2*maxValue)
+	size := 0
+	for key := range all.known {
+		size += len(key)
+	}
+	assert.Equal(t, all.size, size)
 }
 
 func TestPlaceInAJob(t *testing.T) {
@@ -122,6 +138,15 @@ func TestPlaceInAJob(t *testing.T) {
 		{"too large", []string{"RANK=99999999999", "LOCAL_RANK=4294967296"}, Job{}},
 		{"zeros in front", []string{"RANK=007"}, Job{Rank: known(7)}},
 		{"a job alone", []string{"SLURM_JOB_ID=77"}, Job{SlurmJob: "77"}},
+		{"a step without a job", []string{"SLURM_STEP_ID=3"}, Job{}},
+		{"an interactive step", []string{"SLURM_JOB_ID=77", "SLURM_STEP_ID=4294967290"}, Job{SlurmJob: "77", SlurmStep: "interactive"}},
+		{"a batch step", []string{"SLURM_JOB_ID=77", "SLURM_STEP_ID=4294967291"}, Job{SlurmJob: "77", SlurmStep: "batch"}},
+		{"an extern step", []string{"SLURM_JOB_ID=77", "SLURM_STEP_ID=4294967292"}, Job{SlurmJob: "77", SlurmStep: "extern"}},
+		{"a step by a name", []string{"SLURM_JOB_ID=77", "SLURM_STEP_ID=batch"}, Job{SlurmJob: "77"}},
+		{"a job that is no number", []string{"SLURM_JOB_ID=7a", "SLURM_STEP_ID=0"}, Job{}},
+		{"a job with a sign", []string{"SLURM_JOB_ID=-7", "SLURM_STEP_ID=0"}, Job{}},
+		{"a job with zeros in front", []string{"SLURM_JOB_ID=007", "SLURM_STEP_ID=0"}, Job{}},
+		{"a job that is too large", []string{"SLURM_JOB_ID=4294967296", "SLURM_STEP_ID=0"}, Job{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -78,13 +78,17 @@ func (d *Discovery) refresh(s *Snapshot) {
 		}
 		d.people = append(d.people, person{p, d.factsOf(s, p)})
 	}
-	d.noticeLimit("max_processes", d.opts.MaxProcesses, max(0, len(d.people)-d.opts.MaxProcesses), "processes")
+	d.noticeLimit("max_processes", d.opts.MaxProcesses, len(d.people)-len(d.within()),
+		"There are more processes than are looked into; of the rest only the control groups are known")
 	for key, f := range d.facts {
 		if f.seen != d.pass {
 			delete(d.facts, key)
 		}
 	}
 }
+
+// within are those that are looked into.
+func (d *Discovery) within() []person { return d.people[:min(len(d.people), d.opts.MaxProcesses)] }
 
 // kthreadd is the parent of all kernel threads, which are nobody's work.
 const kthreadd = 2

@@ -8,6 +8,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/cgroup"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
@@ -28,21 +29,23 @@ func (a *assignment) identify(ctx context.Context, v *View) {
 		}
 	}
 	for pid, job := range v.Jobs {
-		if w := a.owners[pid]; w != nil && job.isRank() {
+		w := a.owners[pid]
+		if w == nil {
+			continue
+		}
+		if job = a.counted(a.d.find(a.s, pid), job); job.isRank() {
 			w.jobs = append(w.jobs, job)
 		}
 	}
-	several := map[string]bool{}
 	for _, w := range a.drafts {
 		slices.SortFunc(w.runs, byStart)
 		a.identifyOne(w)
 		if w.IsGroup() && (len(w.jobs) > 1 || a.d.severalRanks[w.Identity.ID]) {
 			// One that is left of several does not become the one.
-			several[w.Identity.ID] = true
+			a.d.severalRanks[w.Identity.ID] = true
 			w.Identity.Rank, w.Identity.LocalRank = identity.Number{}, identity.Number{}
 		}
 	}
-	a.d.severalRanks = several
 	a.d.names.add(ctx, a)
 	a.noticeDenied()
 }
@@ -66,7 +69,8 @@ func (a *assignment) identifyOne(w *draft) {
 	if w.Kind == KindStep {
 		id.SlurmTask = "" // it may have several
 	}
-	id.Rank, id.LocalRank, id.WorldSize = w.place(f.env)
+	job := a.counted(f, w.place(f.env))
+	id.Rank, id.LocalRank, id.WorldSize = job.Rank, job.LocalRank, job.WorldSize
 	if !w.IsGroup() {
 		w.Group = cmp.Or(group.ContainerGroup, group.StepGroup)
 		id.ID = "pid-" + strconv.Itoa(id.Pid)
@@ -108,8 +112,11 @@ func setRuns(id *identity.Workload, runs []Run) {
 // join lists as many as there is room for in a value, and says how many more
 // there are.
 func join(ids []string) string {
+	if all := strings.Join(ids, ","); len(all) <= maxValue {
+		return all
+	}
 	const room = maxValue - len(",+1000000")
-	list := ids[0]
+	list := cut(ids[0], room)
 	for i, id := range ids[1:] {
 		if len(list)+1+len(id) > room {
 			return list + ",+" + strconv.Itoa(len(ids)-1-i)
@@ -123,13 +130,34 @@ func (a *assignment) setPlace(id *identity.Workload, g *cgroup.Identity, env *en
 	id.ContainerID, id.ContainerRuntime = g.ContainerID, g.Runtime
 	id.PodUID, id.QoS, id.ECSTask = g.PodUID, g.QoS, g.ECSTask
 	id.SlurmTask, id.SlurmUID, id.SlurmSLUID = g.SlurmTask, g.SlurmUID, g.SlurmSLUID
-	job := env.place()
-	if a.slurmGroups && g.SlurmJob == "" && g.SlurmSLUID == "" {
-		return // it has left its job
-	}
-	id.SlurmJob, id.SlurmStep = cmp.Or(g.SlurmJob, job.SlurmJob), g.SlurmStep
-	if id.SlurmJob == job.SlurmJob {
-		id.SlurmStep = cmp.Or(g.SlurmStep, job.SlurmStep)
+	told := env.place()
+	id.SlurmJob, id.SlurmStep = a.slurmOf(g, &told)
+	if id.SlurmJob != "" && id.SlurmJob == told.SlurmJob {
 		id.SlurmJobName = env.get(envSlurmJobName)
 	}
+}
+
+// slurmOf is the job and the step of a process: those that its control group tells,
+// else those of its environment, if these count.
+func (a *assignment) slurmOf(g *cgroup.Identity, told *Job) (job, step string) {
+	if a.d.slurmGroups && g.SlurmJob == "" && g.SlurmSLUID == "" {
+		return "", "" // it has left its job
+	}
+	job, step = cmp.Or(g.SlurmJob, told.SlurmJob), g.SlurmStep
+	if job == told.SlurmJob {
+		step = cmp.Or(step, told.SlurmStep)
+	}
+	return job, step
+}
+
+// counted is the place in a job that counts. Slurm's own numbers do within a step
+// alone: it calls the script of a batch job 0, too.
+func (a *assignment) counted(f *facts, job Job) Job {
+	if !job.slurmRank {
+		return job
+	}
+	if _, step := a.slurmOf(&f.group, &job); step == "" || step == "batch" {
+		return Job{}
+	}
+	return job
 }

@@ -66,16 +66,17 @@ type look struct {
 	name string
 	want looks
 
-	denied    bool
-	env       *environment
-	core      coreArguments
-	inWandb   bool
-	rule      int
-	open      []string
-	pids      []int
-	namespace string
-	command   string
-	mounts    cgroup.Identity
+	denied  bool
+	env     *environment
+	core    coreArguments
+	inWandb bool
+	rule    int
+	// onlyRead are the logs of runs that are open, but not for writing.
+	open, onlyRead []string
+	pids           []int
+	namespace      string
+	command        string
+	mounts         cgroup.Identity
 }
 
 // looker looks into processes: it reads files for which the kernel has to take
@@ -245,7 +246,11 @@ func (l *looker) lookOpen(k *look) {
 	for _, name := range names {
 		target, err := l.readlink(path.Join(dir.Name(), name))
 		l.note(k, err)
-		if err == nil && (!isLog(target) || l.isWritten(k, name)) {
+		switch {
+		case err != nil:
+		case isLog(target) && !l.isWritten(k, name):
+			k.onlyRead = append(k.onlyRead, target)
+		default:
 			k.open = append(k.open, target)
 		}
 	}

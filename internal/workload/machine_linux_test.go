@@ -23,7 +23,9 @@ type stranger struct {
 	// start is in ticks; without it the process is old.
 	start  uint64
 	zombie bool
-	stack  uint64
+	// blocked is state D.
+	blocked bool
+	stack   uint64
 	// group is the path of its control group, or all lines of the file.
 	group string
 	env   []string
@@ -53,7 +55,7 @@ func (f *fixture) putOne(p *stranger) {
 	if start == 0 {
 		start = 100
 	}
-	f.add(Process{Pid: p.pid, Parent: p.parent, Start: start, Zombie: p.zombie, Threads: 1, Name: p.name, stack: p.stack})
+	f.add(Process{Pid: p.pid, Parent: p.parent, Start: start, Zombie: p.zombie, Blocked: p.blocked, Threads: 1, Name: p.name, stack: p.stack})
 	group := p.group
 	if !strings.Contains(group, ":/") {
 		group = "0::/" + strings.TrimPrefix(group, "/") + "\n"
@@ -154,8 +156,8 @@ func requireSound(t testing.TB, d *Discovery, v *View) {
 			around[p.Pid] = true
 			require.True(t, p.Zombie || w.foreign[p.Pid] || slices.Contains(w.Members, p), "%d around %s is nobody's", p.Pid, w.Identity.ID)
 		}
-		if i > 0 && (w.Kind != KindStep || w.Group != "") { // those that only environments tell are the last
-			require.LessOrEqual(t, order[v.Workloads[i-1].Kind], order[w.Kind])
+		if i > 0 {
+			require.LessOrEqual(t, v.Workloads[i-1].order(), w.order())
 		}
 		requireClean(t, w.Identity.Executable)
 		requireClean(t, w.Identity.Command)

@@ -47,10 +47,11 @@ func (n *containerNames) add(ctx context.Context, a *assignment) {
 	if n.source == nil {
 		return
 	}
-	unknown := n.unknown(a)
-	if len(unknown) > 0 {
-		n.ask(ctx, a, unknown)
+	var err error
+	if unknown := n.unknown(a); len(unknown) > 0 {
+		err = n.ask(ctx, a, unknown)
 	}
+	a.d.notice("names", err != nil, "The names of pods and containers cannot be had; their ids are given alone", zap.Error(err))
 	for _, w := range a.drafts {
 		n.name(&w.Identity, a.envOf(w))
 	}
@@ -78,7 +79,7 @@ func (n *containerNames) unknown(a *assignment) []string {
 	return ids
 }
 
-func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []string) {
+func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []string) error {
 	limit := share(ctx, namesTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("no answer within %s: %w", limit.Round(time.Millisecond), context.DeadlineExceeded))
@@ -88,7 +89,6 @@ func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []strin
 		all, err := source.Containers(ctx)
 		return answer{all, err}, nil // what is known comes with the error
 	})
-	a.d.notice("names", cmp.Or(err, all.err) != nil, "The names of pods and containers cannot be had; their ids are given alone", zap.Error(cmp.Or(err, all.err)))
 	if err == nil {
 		n.learn(all, a.drafts)
 	}
@@ -96,6 +96,7 @@ func (n *containerNames) ask(ctx context.Context, a *assignment, unknown []strin
 	for _, id := range unknown {
 		n.asked[id] = a.s.At
 	}
+	return cmp.Or(err, all.err)
 }
 
 // answer is what was told, and why it may not be all.

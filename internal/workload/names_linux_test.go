@@ -71,7 +71,12 @@ func TestNamesOfContainers(t *testing.T) {
 	}{
 		{"nobody knows it", nil, []stranger{inPodOf(20, podUID, dockerID)}, map[int]string{20: "//"}},
 		{"by its id", []kubelet.Container{byID("n", "web", "app", dockerID), byID("n", "web", "log", otherID)}, []stranger{inPodOf(20, podUID, dockerID)}, map[int]string{20: "n/web/app"}},
-		{"by its id, in no pod that we see", []kubelet.Container{byID("n", "web", "app", dockerID)}, []stranger{named(20, 1, "sh").in(inDocker(dockerID))}, map[int]string{20: "n/web/app"}},
+		{
+			"by its id, in no pod that we see, when another was asked for",
+			[]kubelet.Container{byID("n", "web", "app", dockerID)},
+			[]stranger{named(20, 1, "sh").in(inDocker(dockerID)), inPodOf(21, podUID, otherID)},
+			map[int]string{20: "n/web/app", 21: "//"},
+		},
 		{"the id is more than the environment", []kubelet.Container{byID("n", "web", "app", dockerID), devices("m", "other", "x")}, []stranger{inPodOf(20, podUID, dockerID, "HOSTNAME=other")}, map[int]string{20: "n/web/app"}},
 		{"by the name in its environment, of one container", []kubelet.Container{devices("n", "web", "app"), devices("n", "db", "app")}, []stranger{inPodOf(20, podUID, dockerID, host)}, map[int]string{20: "n/web/app"}},
 		{"of several containers the pod alone", []kubelet.Container{devices("n", "web", "app"), devices("n", "web", "log")}, []stranger{inPodOf(20, podUID, dockerID, host)}, map[int]string{20: "n/web/"}},
@@ -113,6 +118,9 @@ func TestWhenNamesAreAskedFor(t *testing.T) {
 	d.SetNames(n)
 	f.view(d)
 	assert.Zero(t, n.asked, "no container, no question")
+	f.put(named(19, 1, "sh").in(inDocker(podmanID)))
+	f.view(d)
+	assert.Zero(t, n.asked, "outside of pods nobody knows it")
 	f.put(inPodOf(21, podUID, dockerID))
 	for range 4 { // a view is 15 seconds
 		f.view(d)
@@ -166,6 +174,9 @@ func TestNamesThatCannotBeHad(t *testing.T) {
 	n.knows, n.err = []kubelet.Container{{Namespace: "n", Pod: "web", Name: "app", ID: otherID}}, nil
 	f.put(inPodOf(21, otherUID, otherID))
 	assert.Equal(t, "n/web/app", namesOf(f.view(d))[21])
+	assert.Empty(t, logged(), "it may come back")
+	f.now = f.now.Add(noticeHold)
+	assert.Equal(t, "n/web/app", namesOf(f.view(d))[21])
 	assert.Equal(t, []string{"info No longer: The names of pods and containers cannot be had; their ids are given alone"}, logged())
 
 	// A part of an answer takes away no name.
@@ -199,6 +210,9 @@ func TestNamesThatHang(t *testing.T) {
 		assert.Equal(t, 1, n.asked)
 		f.now = f.now.Add(time.Minute)
 		assert.Equal(t, map[int]string{20: "n/p/a"}, namesOf(f.view(d)))
-		assert.Len(t, logged(), 1)
+		assert.Empty(t, logged())
+		f.now = f.now.Add(noticeHold)
+		f.view(d)
+		assert.Len(t, logged(), 1, "it is over, though nobody was asked since")
 	}
 }

@@ -80,6 +80,7 @@ func TestAProcessThatDoesNotAnswer(t *testing.T) {
 	assert.Equal(t, []string{"warn A process does not answer when it is looked into; what it runs stays unknown until it does"}, logged())
 
 	for range 3 {
+		f.now = f.now.Add(noticeHold)
 		v = f.view(d)
 		assert.Len(t, v.Runs, 5, "the others are found in the next pass")
 		assert.Len(t, v.Workloads, 6)
@@ -94,6 +95,9 @@ func TestAProcessThatDoesNotAnswer(t *testing.T) {
 	assert.Zero(t, lookersOf(t))
 	assert.Empty(t, d.stuck)
 	assert.Equal(t, 4, v.Of(20).Identity.Rank.Value)
+	assert.Empty(t, logged(), "it may come back")
+	f.now = f.now.Add(noticeHold)
+	f.view(d)
 	assert.Equal(t, []string{"info No longer: A process does not answer when it is looked into"}, logged())
 }
 
@@ -154,6 +158,8 @@ func TestManyProcessesThatDoNotAnswer(t *testing.T) {
 	settle(t, lookers...)
 	f.put(python(50, 1), core(51, 50, 50, "abc"))
 	assert.Equal(t, []string{"run run-abc-50 [50]"}, listed(f.view(d)))
+	f.now = f.now.Add(noticeHold)
+	f.view(d)
 	assert.Len(t, logged(), 1)
 	assert.Zero(t, lookersOf(t))
 }
@@ -240,13 +246,17 @@ func TestWithoutRights(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"warn Processes of other users cannot be looked into: W&B runs among them are not found, and projects, ranks and Slurm jobs that only the environment tells are missing; " +
-			"run as root, or with the capabilities CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+			"run as root, or with the capabilities CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; in a container with these, also unconfined by AppArmor and SELinux",
 	}, logged())
 	require.NoError(t, syscall.Seteuid(0))
 	f.remove(30, 40, 41)
 	f.view(d)
+	f.now = f.now.Add(2 * noticeHold)
 	f.view(d)
-	assert.Len(t, logged(), 1, "sshd is nobody's work")
+	f.put(python(30, 1, "RANK=1").in(inDocker(dockerID)))
+	f.forbid(t, "30/environ")
+	f.view(d)
+	assert.Empty(t, logged(), "it is said once")
 }
 
 func TestWithoutRightsNothingIsMissing(t *testing.T) {

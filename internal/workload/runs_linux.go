@@ -64,16 +64,17 @@ func (d *Discovery) runs(ctx context.Context, s *Snapshot) []Run {
 	}
 	var cores []person
 	var wanted []look
-	for _, p := range d.people {
-		if p.Name == coreName {
-			cores = append(cores, p)
+	for _, p := range d.within() {
+		if p.Name != coreName {
+			continue
 		}
-		if p.Name == coreName && !p.Blocked {
+		cores = append(cores, p)
+		if !p.Blocked {
 			wanted = append(wanted, look{pid: p.Pid, key: p.Key(), name: p.Name, want: lookOpen})
 		}
 	}
 	for _, k := range d.learn(ctx, wanted) {
-		d.facts[k.key].runs = liveRuns(k.open)
+		d.facts[k.key].runs = liveRuns(k.open, k.onlyRead...)
 	}
 	d.lookInto(ctx, lookPids, cores)
 	d.nested = nil
@@ -133,7 +134,7 @@ func (d *Discovery) targetOf(ctx context.Context, s *Snapshot, core person) *Pro
 // nestedTarget finds a pid of a nested pid namespace: the process that started
 // wandb-core as a rule, else the one that has this pid there.
 func (d *Discovery) nestedTarget(ctx context.Context, s *Snapshot, core person, pid int) *Process {
-	if parent := s.Find(core.Parent); parent != nil && d.facts[parent.Key()] != nil {
+	if parent := s.Find(core.Parent); parent != nil && parent.Start <= core.Start && d.facts[parent.Key()] != nil {
 		f := d.facts[parent.Key()]
 		d.lookInto(ctx, lookPids, []person{{parent, f}})
 		if f.isNested(core.facts, pid) {
@@ -157,9 +158,9 @@ func (d *Discovery) nestedTarget(ctx context.Context, s *Snapshot, core person, 
 
 // indexNested finds the processes of nested namespaces by their pids there.
 func (d *Discovery) indexNested(ctx context.Context) {
-	d.lookInto(ctx, lookPids, d.people)
+	d.lookInto(ctx, lookPids, d.within())
 	d.nested = map[int][]person{}
-	for _, p := range d.people {
+	for _, p := range d.within() {
 		if depth := len(p.facts.pids); depth > 1 {
 			inner := p.facts.pids[depth-1]
 			d.nested[inner] = append(d.nested[inner], p)

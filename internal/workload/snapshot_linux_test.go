@@ -53,8 +53,11 @@ func (f *fixture) write(name, content string) {
 
 func statLine(p *Process) string {
 	state := "S"
-	if p.Zombie {
+	switch {
+	case p.Zombie:
 		state = "Z"
+	case p.Blocked:
+		state = "D"
 	}
 	return fmt.Sprintf("%d (%s) %s %d 1 1 0 -1 4194304 1 2 3 4 %d 0 %d 0 20 0 %d 0 %d 1 2 3 4 5 %d 0\n",
 		p.Pid, p.Name, state, p.Parent, p.Own, p.Children, p.Threads, p.Start, p.stack)

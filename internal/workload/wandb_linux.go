@@ -102,9 +102,13 @@ const (
 // liveRuns finds the runs of the files that a wandb-core has open: those of
 // which it writes the transaction log. A run without one (it can be turned off)
 // is known by its log of messages. A file that was deleted belongs to a run that
-// is over. The one that started first comes first.
-func liveRuns(open []string) []Run {
+// is over; so is one of which the transaction log is only read. The one that
+// started first comes first.
+func liveRuns(open []string, onlyRead ...string) []Run {
 	runs, logged := map[string]Run{}, map[string]bool{}
+	for _, name := range onlyRead {
+		logged[path.Dir(name)] = true
+	}
 	for _, name := range open {
 		file, deleted := strings.CutSuffix(name, deletedSuffix)
 		id, ok := transactionLog(path.Base(file))

@@ -111,6 +111,53 @@ func TestLiveRuns(t *testing.T) {
 	}
 }
 
+// Who only reads the log of a run, as to upload it later, is not the run.
+func TestLogsThatAreOnlyRead(t *testing.T) {
+	log, message := runFile("abc", 0), "/home/ann/wandb/run-20260102_030400-abc/logs/debug-internal.log"
+	const reads, writes, both = "flags:\t02100000\n", "flags:\t02102001\n", "flags:\t0100002\n"
+	type file struct{ target, fdinfo string }
+	tests := []struct {
+		name  string
+		files []file
+		want  int
+	}{
+		{"written", []file{{log, writes}}, 1},
+		{"read and written", []file{{log, both}}, 1},
+		{"only read", []file{{log, reads}}, 0},
+		{"only read, and the log of messages written", []file{{log, reads}, {message, writes}}, 0},
+		{"only read, and deleted", []file{{log + deletedSuffix, reads}}, 0},
+		{"read by one descriptor and written by another", []file{{log, reads}, {log, writes}}, 1},
+		{"another is read", []file{{log, writes}, {runFile("xyz", 1), reads}}, 1},
+		{"not told at all", []file{{log, ""}}, 1},
+		{"not told", []file{{log, "pos:\t0\n"}}, 1},
+		{"not understood", []file{{log, "flags:\t09\n"}}, 1},
+		{"nothing in it", []file{{log, "flags:\n"}}, 1},
+		{"of other files it does not matter", []file{{message, reads}}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.put(systemd, python(20, 1))
+			p := core(21, 20, 20)
+			p.open = nil
+			for _, file := range tt.files {
+				p.open = append(p.open, file.target)
+			}
+			f.put(p)
+			for i, file := range tt.files {
+				if file.fdinfo != "" {
+					f.write("21/fdinfo/"+strconv.Itoa(i), file.fdinfo)
+				}
+			}
+			v := f.discover(Options{Discover: everything})
+			require.Len(t, v.Runs, tt.want)
+			if tt.want > 0 {
+				assert.Equal(t, "abc", v.Runs[0].ID)
+			}
+		})
+	}
+}
+
 func FuzzCoreArguments(f *testing.F) {
 	f.Add([]byte(environ("wandb-core", "--pid", "42", "--detached")))
 	f.Add([]byte("x\x00--pid=42"))

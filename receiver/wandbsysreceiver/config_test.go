@@ -269,7 +269,7 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 		styles    = "; use template, tag or sdk"
 		noPid     = `: must be a process id, or "self" for the collector itself`
 		kinds     = "; use wandb, slurm, kubernetes or gpu"
-		noHolders = "workloads: discover: gpu: no family of this version tells which processes hold an accelerator"
+		noHolders = "workloads: discover: gpu: no family that is on tells which processes hold an accelerator"
 		noRule    = "a rule without any of name, exe, command and user would match every process"
 
 		noKubeletTimeout = "timeout: 0s: must be above 0, since the kubelet may never answer"

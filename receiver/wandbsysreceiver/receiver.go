@@ -41,7 +41,10 @@ type sysReceiver struct {
 	health      *health
 	controllers []receiver.Metrics
 	off         []string
-	workloads   *workload.Discovery
+	// compiledIn and notCompiledIn are the families of this build, and the others
+	// with the reason.
+	compiledIn, notCompiledIn []string
+	workloads                 *workload.Discovery
 	// kubernetes says whom the names of containers are asked for.
 	kubernetes kubelet.Config
 	settings   component.TelemetrySettings
@@ -70,6 +73,11 @@ func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next c
 	hostName := identity.HostName(ctx, cfg.HostName, cfg.RootPath)
 	machine := identity.New(hostName, cfg.Label, cfg.RootPath, cfg.MetricsBuilderConfig.ResourceAttributes)
 	for _, factory := range cfg.families {
+		if factory.NotCompiledIn == "" {
+			r.compiledIn = append(r.compiledIn, factory.Name)
+		} else {
+			r.notCompiledIn = append(r.notCompiledIn, factory.Name+": "+factory.NotCompiledIn)
+		}
 		section, on := cfg.section(factory)
 		if !on {
 			r.off = append(r.off, factory.Name)
@@ -141,6 +149,7 @@ func (r *sysReceiver) add(set scrapers.Settings, cfg *Config, factory scrapers.F
 
 // Start starts every family. Nothing here waits for a source.
 func (r *sysReceiver) Start(ctx context.Context, host component.Host) error {
+	r.logger.Info("Families", zap.Strings("compiled_in", r.compiledIn), zap.Strings("not_compiled_in", r.notCompiledIn))
 	for _, name := range r.off {
 		r.logger.Info("Family is off", zap.String("family", name),
 			zap.String("reason", "not listed under scrapers"), zap.String("cure", "add scrapers::"+name))

@@ -165,15 +165,19 @@ func (w *WorkloadsConfig) options(rootPath string, logger *zap.Logger) (workload
 	return o, errors.Join(errs...)
 }
 
-// validateHolders refuses to look for what no family of this build tells.
+// validateHolders refuses to look for what no family that is on tells.
 func (c *Config) validateHolders() error {
 	if !slices.Contains(c.Workloads.Discover, discoverHolders) {
 		return nil
 	}
-	if slices.ContainsFunc(c.families, func(f scrapers.Factory) bool { return f.TellsHolders }) {
+	tells := func(f scrapers.Factory) bool {
+		_, on := c.section(f)
+		return on && f.TellsHolders
+	}
+	if slices.ContainsFunc(c.families, tells) {
 		return nil
 	}
-	return fmt.Errorf("workloads: discover: %s: no family of this version tells which processes hold an accelerator", discoverHolders)
+	return fmt.Errorf("workloads: discover: %s: no family that is on tells which processes hold an accelerator", discoverHolders)
 }
 
 // validatePid refuses a process that is not there. One that ends later is a matter

@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 )
 
 // source fetches raw readings. It is used by one goroutine at a time.
@@ -33,6 +35,9 @@ type reading struct {
 	devices []deviceReading
 	// generation grows each time that the library is opened.
 	generation int
+	// gpus describes the machine's GPUs; their number is 0 where they were not
+	// counted.
+	gpus identity.GPUs
 	// complete says that every GPU was asked.
 	complete bool
 	// errs holds *scrapers.AbsentError alone, or *scrapers.SourceError.

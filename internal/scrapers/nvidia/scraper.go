@@ -43,6 +43,8 @@ type gpuScraper struct {
 	// owners tells whose processes are on the GPUs; nil when nobody is asked for.
 	owners owners
 	clock  func() time.Time
+	// model is that of the first GPU that was ever there.
+	model string
 	// generation is that of the last reading.
 	generation int
 }
@@ -87,6 +89,7 @@ func (s *gpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 		s.generation = r.generation
 	}
 	slices.SortFunc(r.devices, func(a, b deviceReading) int { return a.index - b.index })
+	s.describe(r)
 	now := pcommon.NewTimestampFromTime(s.clock())
 	for i := range r.devices {
 		s.recordDevice(now, &r.devices[i])
@@ -106,6 +109,18 @@ func (s *gpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 		}
 	}
 	return s.builder.Emit(), errors.Join(r.errs...)
+}
+
+// describe tells the machine what GPUs it has.
+func (s *gpuScraper) describe(r *reading) {
+	if r.gpus.Count == 0 {
+		return
+	}
+	if len(r.devices) > 0 && (s.model == "" || r.devices[0].index == 0) {
+		s.model = r.devices[0].name
+	}
+	r.gpus.Type = s.model
+	s.identity.SetGPUs(r.gpus)
 }
 
 // user is a workload and the GPUs that it uses.

@@ -342,3 +342,17 @@ func TestCodes(t *testing.T) {
 	require.EqualError(t, codeGPUIsLost, "GPU_IS_LOST (15)")
 	require.EqualError(t, code(1234), "code 1234")
 }
+
+func TestTheMachineIsToldItsGPUs(t *testing.T) {
+	machine := identity.New("node", "", "", metadata.DefaultResourceAttributesConfig())
+	s := &gpuScraper{identity: machine}
+	told := func() map[string]any { return machine.Host(t.Context()).Attributes().AsRaw() }
+	s.describe(&reading{})
+	assert.NotContains(t, told(), "wandb.gpu_count", "nothing was counted")
+	s.describe(&reading{gpus: identity.GPUs{Count: 2, DriverVersion: "590"}, devices: []deviceReading{{index: 1, name: "B"}}})
+	assert.Equal(t, "B", told()["wandb.gpu_type"])
+	s.describe(&reading{gpus: identity.GPUs{Count: 2, DriverVersion: "590"}, devices: []deviceReading{{index: 0, name: "A"}, {index: 1, name: "B"}}})
+	s.describe(&reading{gpus: identity.GPUs{Count: 1, DriverVersion: "590"}, devices: []deviceReading{{index: 1, name: "B"}}})
+	assert.Equal(t, "A", told()["wandb.gpu_type"], "a GPU that is lost for once changes nothing")
+	assert.Equal(t, int64(1), told()["wandb.gpu_count"])
+}

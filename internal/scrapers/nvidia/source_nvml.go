@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -55,6 +56,8 @@ type nvmlSource struct {
 	devices map[string]*deviceState
 	events  *eventSet
 	warned  map[string]bool
+	// versions are those of the open driver.
+	versions identity.GPUs
 }
 
 func newSource(cfg *Config, set scrapers.Settings) (source, error) {
@@ -177,16 +180,19 @@ func (s *nvmlSource) ensureOpen(d *driver, k *sink) bool {
 	s.open = true
 	if !s.cfg.ReleaseDriverBetweenScrapes || s.generation == 0 {
 		s.generation++
-		s.logVersions(d)
+		s.readVersions(d)
 	}
 	return true
 }
 
-// logVersions says which driver was opened.
-func (s *nvmlSource) logVersions(d *driver) {
+// readVersions asks, and says, which driver was opened.
+func (s *nvmlSource) readVersions(d *driver) {
 	version, _ := call(d, symDriverVersion, d.nvml.SystemGetDriverVersion)
-	cuda, _ := call(d, symCUDAVersion, d.nvml.SystemGetCudaDriverVersion)
-	s.logger.Info("NVML is open", zap.String("driver", version), zap.String("cuda", fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)))
+	s.versions = identity.GPUs{DriverVersion: clean(version)}
+	if cuda, c := call(d, symCUDAVersion, d.nvml.SystemGetCudaDriverVersion); c == codeSuccess {
+		s.versions.CUDAVersion = fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)
+	}
+	s.logger.Info("NVML is open", zap.String("driver", s.versions.DriverVersion), zap.String("cuda", s.versions.CUDAVersion))
 }
 
 // back leaves the driver alone for a while: the longer, the more often it did not
@@ -329,6 +335,7 @@ func (p *pass) readAll() {
 		p.countFailed(c)
 		return
 	}
+	p.sink.put(func(r *reading) { r.gpus = p.versions; r.gpus.Count = count })
 	if p.want.xids {
 		p.drainEvents()
 	}
