@@ -213,6 +213,10 @@ func TestValidateRefuses(t *testing.T) {
 			"workloads: {discover: [wandb, docker]}",
 			below + `workloads: discover::1: unknown value "docker"; use wandb, slurm, kubernetes or gpu`,
 		},
+		"holders of accelerators, which no family tells": {
+			"workloads: {discover: [gpu]}, scrapers: {host: }",
+			receiver + "workloads: discover: gpu: no family that is on tells which processes hold an accelerator",
+		},
 		"a rule that matches all": {
 			"workloads: {match: [{}]}",
 			below + "workloads::match::0: a rule without any of name, exe, command and user would match every process",

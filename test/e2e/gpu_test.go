@@ -275,7 +275,10 @@ func TestEveryGPUTagIsRight(t *testing.T) {
 	})
 	t.Run("resources", func(t *testing.T) {
 		for _, p := range extended() {
-			require.Equal(t, "extended", p.resource["service.instance.id"])
+			require.Subset(t, p.resource, map[string]any{
+				"service.instance.id": "extended", "wandb.gpu_count": int64(manyGPUs), "wandb.gpu_type": gpus[0]["name.value"],
+				"wandb.gpu_driver_version": "590.48.01", "wandb.cuda_version": "13.1",
+			})
 			require.Nil(t, p.resource["process.pid"])
 		}
 	})
