@@ -128,7 +128,8 @@ func (e *AbsentError) Error() string {
 
 // SourceError says that one source of a family did not answer while others may
 // have. A fault is followed by its Source: it is logged when it begins and when
-// it ends, whatever the text of Err does meanwhile.
+// it ends, whatever the text of Err does meanwhile. Where a source can have several
+// troubles, Err has a method Cause() string: when that changes it is logged anew.
 type SourceError struct {
 	// Source names what failed: "statfs /mnt/nfs", "GPU 3".
 	Source string

@@ -132,10 +132,23 @@ func (f *familyHealth) record(points int, err error, duration time.Duration) cha
 	return c
 }
 
-// updateFaults remembers which sources fail, and returns the difference.
+// causeOf returns what tells one trouble of a source from the next, where an error
+// knows that: a text alone may change while the trouble stays.
+func causeOf(err error) string {
+	if e, ok := errors.AsType[interface {
+		error
+		Cause() string
+	}](err); ok {
+		return e.Cause()
+	}
+	return ""
+}
+
+// updateFaults remembers which sources fail, and returns the difference. One that
+// has another trouble than before begins to fail anew.
 func (f *familyHealth) updateFaults(faults map[string]error) (began []error, ended []string) {
 	for _, source := range sortedKeys(faults) {
-		if _, known := f.faults[source]; !known {
+		if before, known := f.faults[source]; !known || causeOf(before) != causeOf(faults[source]) {
 			began = append(began, faults[source])
 		}
 	}

@@ -61,6 +61,13 @@ func TestValidateAcceptsOneLine(t *testing.T) {
 	assert.Empty(t, stdout+stderr)
 }
 
+func TestValidateAcceptsEveryWayToNameAGPU(t *testing.T) {
+	stdout, stderr, code := run(t, nil, "validate", "--config=yaml:"+oneLine, "--config=yaml:receivers::wandbsys: "+
+		"{workloads: {discover: [gpu]}, scrapers: {nvidia: {device_ids: [0, GPU-1a2b-3c, 3b:00.0, 0000:5E:00], profiling: off}}}")
+	assert.Zero(t, code)
+	assert.Empty(t, stdout+stderr)
+}
+
 // refusal is a section of the receiver and what validate says of it.
 type refusal struct{ section, want string }
 
@@ -82,13 +89,13 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 	)
 	for name, tt := range map[string]refusal{
 		"an unknown family": {
-			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are host",
+			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are host, nvidia",
 		},
 		"a family that does not exist yet, among good ones": {
-			"scrapers: {host: , nvidia: }", "scrapers::nvidia: unknown family; the families are host",
+			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are host, nvidia",
 		},
 		"every family off": {
-			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of host",
+			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of host, nvidia",
 		},
 		"a list of families": {
 			"scrapers: [host]",
@@ -107,6 +114,9 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 		},
 		"an unknown key of a family": {
 			"scrapers: {host: {disk_path: [/]}}", "scrapers::host: " + following + "'host.Config' has invalid keys: disk_path",
+		},
+		"an unknown key of the GPUs": {
+			"scrapers: {nvidia: {devices: [0]}}", "scrapers::nvidia: " + following + "'nvidia.Config' has invalid keys: devices",
 		},
 		"an unknown key of workloads": {
 			"workloads: {pid: self, tree: true}", following + "'workloads' has invalid keys: tree",
@@ -142,7 +152,7 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 			following + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 				"'wandbsysreceiver.Config' has invalid keys: lable\n" +
 				"scrapers::host: " + following + "'host.Config' has invalid keys: disk_path\n" +
-				"scrapers::hots: unknown family; the families are host",
+				"scrapers::hots: unknown family; the families are host, nvidia",
 		},
 	} {
 		t.Run(name, refusal{tt.section, decoding + tt.want}.check)
@@ -203,9 +213,9 @@ func TestValidateRefuses(t *testing.T) {
 			"workloads: {discover: [wandb, docker]}",
 			below + `workloads: discover::1: unknown value "docker"; use wandb, slurm, kubernetes or gpu`,
 		},
-		"holders of accelerators, which nobody tells": {
-			"workloads: {discover: [gpu]}",
-			receiver + "workloads: discover: gpu: no family of this version tells which processes hold an accelerator",
+		"holders of accelerators, which no family tells": {
+			"workloads: {discover: [gpu]}, scrapers: {host: }",
+			receiver + "workloads: discover: gpu: no family that is on tells which processes hold an accelerator",
 		},
 		"a rule that matches all": {
 			"workloads: {match: [{}]}",
@@ -250,6 +260,22 @@ func TestValidateRefuses(t *testing.T) {
 		"resources that cannot be told apart": {
 			"resource_attributes: {service.instance.id: {enabled: false}}",
 			receiver + "resource_attributes::service.instance.id: cannot be switched off, since exporters would merge the resources",
+		},
+		"a library below where the collector happens to run": {
+			"scrapers: {nvidia: {library_path: libnvidia-ml.so.1}}",
+			below + `scrapers::nvidia: library_path: "libnvidia-ml.so.1": must be absolute`,
+		},
+		"a GPU that is no number, UUID or address": {
+			"scrapers: {nvidia: {device_ids: [0, GPU-1a2b, 3b:00.0, gpu1]}}",
+			below + `scrapers::nvidia: device_ids::3: "gpu1": must be an NVML index, a UUID (GPU-...) or a PCI bus id (0000:3b:00.0)`,
+		},
+		"a GPU listed twice": {
+			"scrapers: {nvidia: {device_ids: [3b:00.0, 00000000:3B:00.0]}}",
+			below + `scrapers::nvidia: device_ids::1: "00000000:3B:00.0": is listed twice`,
+		},
+		"an unknown profiling": {
+			"scrapers: {nvidia: {profiling: always}}",
+			below + `scrapers::nvidia::profiling: unknown value "always"; use auto or off`,
 		},
 		"several mistakes, all at once": {
 			"timeout: 1m, detection_interval: 0s, workloads: {pid: 999999999}, scrapers: {host: {cpu_denominator: cores, disk_paths: [data]}}",

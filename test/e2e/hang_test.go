@@ -250,7 +250,7 @@ func TestAMachineThatIsNotThereIsLookedForAgain(t *testing.T) {
 	root, health := t.TempDir(), freeAddress(t)
 	s := startSink(t, nil)
 	p := startCollector(t, settings{
-		receivers: "wandbsys: {collection_interval: 200ms, initial_delay: 0s, detection_interval: 200ms, root_path: " + root + "}",
+		receivers: "wandbsys: {collection_interval: 200ms, initial_delay: 0s, detection_interval: 200ms, scrapers: {host: }, root_path: " + root + "}",
 		exporters: s.exporter(),
 		metrics:   pullReader(health),
 	})
@@ -258,7 +258,7 @@ func TestAMachineThatIsNotThereIsLookedForAgain(t *testing.T) {
 		return len(all.find("otelcol_wandbsys_family_state", "state", "absent")) == 1
 	})
 	observe(2 * time.Second) // ten more probes
-	assert.Equal(t, "no "+root+"/proc", absent.find("otelcol_wandbsys_family_state")[0].labels["reason"])
+	assert.Equal(t, "no "+root+"/proc", absent.find("otelcol_wandbsys_family_state", "state", "absent")[0].labels["reason"])
 	assert.Empty(t, absent.find("otelcol_wandbsys_family_scrape_success"), "no verdict on what is not there")
 	assert.Empty(t, s.points())
 	assert.True(t, p.alive())
@@ -267,7 +267,7 @@ func TestAMachineThatIsNotThereIsLookedForAgain(t *testing.T) {
 	require.Len(t, changes, 1)
 	assert.Equal(t, logLine{
 		Level: "info", Msg: "Family state", Component: "wandbsys",
-		Family: "host", State: "absent", Reason: "no " + root + "/proc",
+		Family: "host", State: "absent", Reason: "no " + root + "/proc", Cure: "mount the machine's / with its /proc at root_path",
 	}, changes[0])
 
 	makeMachine(t, root)

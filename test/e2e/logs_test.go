@@ -20,10 +20,12 @@ const many = 15
 
 // hostLines leaves out what other components say, such as an exporter that comes
 // too late on a busy machine.
-func hostLines(p *process, level string) []logLine {
+func hostLines(p *process, level string) []logLine { return familyLines(p, "host", level) }
+
+func familyLines(p *process, family, level string) []logLine {
 	var lines []logLine
 	for _, line := range p.logLines(level) {
-		if line.Family == "host" {
+		if line.Family == family {
 			lines = append(lines, line)
 		}
 	}

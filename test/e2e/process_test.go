@@ -272,8 +272,8 @@ func freeAddress(t *testing.T) string {
 
 // logLine is one line of the collector's own log.
 type logLine struct {
-	Level, Msg, Family, State, Reason, What, Error string
-	Component                                      string `json:"otelcol.component.id"`
+	Level, Msg, Family, State, Reason, Cure, Source, What, Error string
+	Component                                                    string `json:"otelcol.component.id"`
 }
 
 // logLines returns the lines of a level: info, warn, error.

@@ -268,8 +268,20 @@ func (s *nvmlSource) describe(c code, reason error) error {
 	if cure != "" {
 		text += "; " + cure
 	}
-	return &scrapers.SourceError{Source: nvmlName, Err: errors.New(text)}
+	return &scrapers.SourceError{Source: nvmlName, Err: &brokenError{text, c}}
 }
+
+// brokenError says why the driver does not work.
+type brokenError struct {
+	text string
+	code code
+}
+
+// Error implements error.
+func (e *brokenError) Error() string { return e.text }
+
+// Cause tells one trouble from the next, which needs another cure.
+func (e *brokenError) Cause() string { return e.code.Error() }
 
 // settle decides, after a scrape, whether the library has to be opened anew.
 func (s *nvmlSource) settle(p *pass) {
