@@ -121,6 +121,41 @@ func TestHealthMetricsOfEachState(t *testing.T) {
 	})
 }
 
+// troubleError is an error that knows its cause.
+type troubleError struct{ cause, text string }
+
+func (e troubleError) Error() string { return e.text }
+
+func (e troubleError) Cause() string { return e.cause }
+
+// Another cause has another cure: it is told although the source failed before.
+// Another text is not.
+func TestAnotherCauseIsNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trouble := func(cause, text string) func(context.Context) (pmetric.Metrics, error) {
+			return func(context.Context) (pmetric.Metrics, error) {
+				return pmetric.NewMetrics(), &scrapers.SourceError{Source: "driver", Err: troubleError{cause, text}}
+			}
+		}
+		f := &fakeFamily{name: "f", onScrape: script(trouble("9", "not loaded"), trouble("9", "not loaded for 10s"), trouble("18", "restart me"), good)}
+		r := start(t, nil, one(f))
+		health := func(reason string) {
+			t.Helper()
+			r.assertHealth(familyHealthPoints{family: "f", state: stateLost, reason: reason, duration: 0, age: none})
+		}
+		r.after(0)
+		health("driver: not loaded")
+		r.after(interval)
+		health("driver: not loaded")
+		r.after(interval)
+		health("driver: restart me")
+		r.after(interval)
+		assert.Equal(t, 2, r.logs.FilterMessage(failed).Len())
+		assert.Equal(t, 1, r.logs.FilterMessage(again).Len())
+		r.stop()
+	})
+}
+
 func TestHealthMetricsOfAHangingFamily(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func usedFigures(gpus []gpu, memory map[int]int, extended bool) map[string]float
 	return all
 }
 
-// family is a tree of processes.
+// startFamily starts a tree of processes.
 func startFamily(t *testing.T) (root treeRoot, children []int) {
 	t.Helper()
 	root = startRoot(t, "family")
@@ -132,7 +133,7 @@ func TestGPUsOfProcesses(t *testing.T) {
 			assert.Equal(t, "process", p.resource["wandbsys.workload.kind"])
 			assert.Equal(t, fmt.Sprintf("pid/pid-%d", root.pid()), p.resource["service.instance.id"])
 		}
-		assert.Equal(t, []string{fmt.Sprint(root.pid())}, x.holders("pid"))
+		assert.Equal(t, []string{strconv.Itoa(root.pid())}, x.holders("pid"))
 	})
 	t.Run("the root alone holds none", func(t *testing.T) {
 		x.more("alone", 2, 0)
@@ -147,7 +148,7 @@ func TestGPUsOfProcesses(t *testing.T) {
 		for _, p := range check(t, "both", stranger.pid(), strangers) {
 			assert.Equal(t, "gpu", p.resource["wandbsys.workload.kind"])
 		}
-		assert.ElementsMatch(t, []string{fmt.Sprint(root.pid()), fmt.Sprint(stranger.pid())}, x.holders("both"))
+		assert.ElementsMatch(t, []string{strconv.Itoa(root.pid()), strconv.Itoa(stranger.pid())}, x.holders("both"))
 	})
 	t.Run("each that holds one", func(t *testing.T) {
 		check(t, "gpu", children[0], map[int]int{0: 10 * gibi})

@@ -337,13 +337,13 @@ func gpuTag(p point) string {
 	if part, ok := strings.CutPrefix(rest, "process."); ok {
 		family, rest = family+".process", part
 	}
-	tag := fmt.Sprintf("%s.%v.%s", family, p.attrs["gpu_index"], rest)
+	parts := []string{family, fmt.Sprint(p.attrs["gpu_index"]), rest}
 	for _, key := range []string{"cause", "reason", "xid"} {
 		if value, ok := p.attrs[key]; ok {
-			tag += fmt.Sprintf(".%v", value)
+			parts = append(parts, fmt.Sprint(value))
 		}
 	}
-	return tag
+	return strings.Join(parts, ".")
 }
 
 func TestNamesOfGPUTags(t *testing.T) {

@@ -20,8 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gpuInterval is short, so that much happens over many scrapes.
-const gpuInterval = 500 * time.Millisecond
+const (
+	// gpuInterval is short, so that much happens over many scrapes.
+	gpuInterval = 500 * time.Millisecond
+	// several scrapes, in which what lasts must not be said again.
+	several = 6
+)
 
 // troubled is a collector with a driver that a test gets into trouble.
 type troubled struct {
@@ -120,46 +124,46 @@ func (x *troubled) waitForHealth(host, state string, success float64, reason str
 	})
 }
 
-// A GPU that is lost, or pulled out, costs its own figures.
-func TestAGPUThatIsLostComesBack(t *testing.T) {
-	for name, tt := range map[string]struct {
-		code       int
-		said, cure string
-	}{
-		"lost":           {gpuIsLost, "GPU 1: is lost (fell off the bus): GPU_IS_LOST (15)", "reset it, or the machine"},
-		"pulled out":     {gpuNotFound, "GPU 1: ", "GPU_NOT_FOUND (28)"},
-		"needs a reset":  {16, "GPU 1: needs a reset before it can be used: RESET_REQUIRED (16)", "reset it with nvidia-smi --gpu-reset"},
-		"code not known": {4242, "GPU 1: ", "code 4242"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := startDriver(t, fullGPUs(3)...)
-			x := startTroubled(t, d, d.receiver("node", ""))
-			x.more("node", 2, 0, 1, 2)
-			seen := x.lines()
-			for range 2 { // what came back can go again
-				began := time.Now()
-				d.set("devices.1.handle.ret", tt.code)
-				x.waitForHealth("node", "detected", 0, tt.said)
-				gone := x.more("node", 5, 0, 2)
-				assert.Empty(t, x.temperatures("node", 1).after(gone.Add(gpuInterval)), "no stale repeats")
-				bad := x.news(&seen)
-				require.Len(t, bad, 1)
-				assert.Contains(t, bad[0], tt.said)
-				assert.Contains(t, bad[0], tt.cure)
+// gpuTrouble is what a GPU's handle answers, and what is said of that.
+var gpuTrouble = map[string]struct {
+	code       int
+	said, cure string
+}{
+	"lost":           {gpuIsLost, "GPU 1: is lost (fell off the bus): GPU_IS_LOST (15)", "reset it, or the machine"},
+	"pulled out":     {gpuNotFound, "GPU 1: is lost (fell off the bus): GPU_NOT_FOUND (28)", "reset it, or the machine"},
+	"needs a reset":  {resetRequired, "GPU 1: needs a reset before it can be used: RESET_REQUIRED (16)", "reset it with nvidia-smi --gpu-reset"},
+	"a code unknown": {4242, "GPU 1: nvmlDeviceGetHandle", "code 4242"},
+}
 
-				d.set("devices.1.handle.ret", 0)
-				x.waitForHealth("node", "detected", 1, "")
-				x.more("node", 2, 0, 1, 2)
-				good := x.news(&seen)
-				require.Len(t, good, 1)
-				assert.Equal(t, "GPU 1 answers again", good[0])
-				for _, index := range []int{0, 2} {
-					checkPace(t, x.temperatures("node", index).after(began), 3*gpuInterval)
-				}
+// A GPU that is lost, or pulled out, costs its own figures. What came back can go
+// again.
+func TestAGPUThatIsLostComesBack(t *testing.T) {
+	d := startDriver(t, fullGPUs(3)...)
+	x := startTroubled(t, d, d.receiver("node", ""))
+	x.more("node", 2, 0, 1, 2)
+	seen := x.lines()
+	for name, tt := range gpuTrouble {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			d.set("devices.1.handle.ret", tt.code)
+			x.waitForHealth("node", "detected", 0, tt.said)
+			gone := x.more("node", 4, 0, 2)
+			assert.Empty(t, x.temperatures("node", 1).after(gone.Add(gpuInterval)), "no stale repeats")
+			bad := x.news(&seen)
+			require.Len(t, bad, 1)
+			assert.Contains(t, bad[0], tt.said)
+			assert.Contains(t, bad[0], tt.cure)
+
+			d.set("devices.1.handle.ret", 0)
+			x.waitForHealth("node", "detected", 1, "")
+			x.more("node", 2, 0, 1, 2)
+			assert.Equal(t, []string{"GPU 1 answers again"}, x.news(&seen))
+			for _, index := range []int{0, 2} {
+				checkPace(t, x.temperatures("node", index).after(began), 3*gpuInterval)
 			}
-			assert.Equal(t, 1, d.calls("nvmlInit_v2"), "the driver stays open")
 		})
 	}
+	assert.Equal(t, 1, d.calls("nvmlInit_v2"), "the driver stays open")
 }
 
 // A GPU that a driver gives up in the middle of a scrape.
@@ -231,11 +235,11 @@ func TestADriverThatHangsDelaysNothingElse(t *testing.T) {
 	d.set(hangCall, 1)
 	for _, host := range []string{"a", "b"} {
 		x.waitForHealth(host, "lost", 0, "NVML: a call of the driver does not return")
-		x.waitFor("the machine's figures", func() bool { return len(memory(host).after(began)) >= many })
+		x.waitFor("the machine's figures", func() bool { return len(memory(host).after(began)) >= several })
 		checkPace(t, memory(host).after(began), 2*gpuInterval)
 	}
 	calls := d.calls("nvmlDeviceGetCount_v2")
-	x.waitFor("more of the machine", func() bool { return len(memory("a").after(began)) >= many+4 })
+	x.waitFor("more of the machine", func() bool { return len(memory("a").after(began)) >= several+4 })
 	assert.Equal(t, calls, d.calls("nvmlDeviceGetCount_v2"), "nobody calls a driver that hangs")
 	bad := x.news(&seen)
 	for text, times := range map[string]int{"Error scraping metrics": 2, "lost ": 2, "does not return": 4} {
@@ -321,7 +325,7 @@ func TestAReloadWhileADriverHangs(t *testing.T) {
 			opened := d.calls("nvmlInit_v2")
 			x.reload("before", "after")
 			host := func() points { return x.sink.points().from("after").named("memory_percent") }
-			x.waitFor("the machine's figures", func() bool { return len(host()) >= many })
+			x.waitFor("the machine's figures", func() bool { return len(host()) >= several })
 			x.waitForHealth("after", "lost", 0, "does not return")
 			assert.Equal(t, opened, d.calls("nvmlInit_v2"), "nobody opens a driver that hangs")
 			if hang == hangCall {
@@ -363,7 +367,7 @@ func TestADriverThatIsUpgradedUnderneath(t *testing.T) {
 	x.waitForHealth("node", "lost", 0, "restart the collector")
 	began := time.Now()
 	memory := func() points { return x.sink.points().named("memory_percent").after(began) }
-	x.waitFor("many scrapes of the machine", func() bool { return len(memory()) >= many })
+	x.waitFor("many scrapes of the machine", func() bool { return len(memory()) >= several })
 	checkPace(t, memory(), 2*gpuInterval)
 	bad := x.news(&seen)
 	assert.Equal(t, 1, said(bad, "Error scraping metrics"), "%q", bad)
@@ -439,7 +443,7 @@ func TestWithoutADriver(t *testing.T) {
 // checkAbsent: one line, and nothing else.
 func (x *troubled) checkAbsent(reason, cure string) {
 	x.t.Helper()
-	x.waitFor("many scrapes of the machine", func() bool { return len(x.sink.points().named("memory_percent")) >= many })
+	x.waitFor("many scrapes of the machine", func() bool { return len(x.sink.points().named("memory_percent")) >= several })
 	assert.Empty(x.t, x.sink.points().ofGPUs())
 	var about []logLine
 	for _, level := range []string{"debug", "info", "warn", "error"} {

@@ -23,9 +23,9 @@ import (
 // NVML's codes.
 const (
 	notSupported    = 3
-	noPermission    = 4
 	driverNotLoaded = 9
 	gpuIsLost       = 15
+	resetRequired   = 16
 	versionMismatch = 18
 	gpuNotFound     = 28
 )
