@@ -151,7 +151,7 @@ const nvmlName = "NVML"
 func (s *nvmlSource) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	shut := func() { s.shut(&driver{library: &process, ctx: context.Background()}) } //nolint:contextcheck // it is not bound to us
+	shut := func() { s.shut(&driver{library: &process, ctx: context.Background()}) }
 	_, err := guard.Call(ctx, &process.slot, func(context.Context) (struct{}, error) {
 		shut()
 		return struct{}{}, nil
@@ -456,7 +456,7 @@ func (p *pass) lostError(index int, c code) error {
 	}
 	for _, st := range p.devices {
 		if st.lastXID != 0 && st.index == index {
-			what += fmt.Sprintf(", after XID %d", st.lastXID)
+			return fmt.Errorf("%s, after XID %d: %w; %s", what, st.lastXID, c, cure)
 		}
 	}
 	return fmt.Errorf("%s: %w; %s", what, c, cure)
