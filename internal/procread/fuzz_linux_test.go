@@ -262,7 +262,8 @@ func FuzzParseCPUs(f *testing.F) {
 	})
 }
 
-var pidStatFile = regexp.MustCompile(`(?s)^[0-9]+ \(.*\) [A-Za-z]( -?[0-9]+){41,60}\n$`)
+// The kernel writes no leading zeros, which procfs takes for octal numbers.
+var pidStatFile = regexp.MustCompile(`(?s)^[0-9]+ \(.*\) [A-Za-z]( -?(0|[1-9][0-9]*)){41,60}\n$`)
 
 func FuzzParsePIDStat(f *testing.F) {
 	addFixtures(f, "pid_stat")
