@@ -167,16 +167,27 @@ func ParsePSS(b []byte) (uint64, error) {
 
 // ParseCPUsAllowed returns how many CPUs the line Cpus_allowed_list of
 // /proc/PID/status names, or ErrNoCPUs.
-func ParseCPUsAllowed(b []byte) (int, error) {
+func ParseCPUsAllowed(b []byte) (count int, err error) {
+	err = eachAllowed(b, func(lo, hi int) bool {
+		count += hi - lo + 1
+		return count > 0
+	})
+	if err != nil {
+		return 0, err
+	}
+	return count, nil
+}
+
+// eachAllowed calls fn for each part of the line Cpus_allowed_list.
+func eachAllowed(b []byte, fn func(lo, hi int) bool) error {
 	line, list, number, found := findLine(b, "Cpus_allowed_list:")
 	if !found {
-		return 0, ErrNoCPUs
+		return ErrNoCPUs
 	}
-	n, ok := countList(bytes.TrimSpace(list))
-	if !ok {
-		return 0, badLine("status", number, line)
+	if !eachRange(bytes.TrimSpace(list), fn) {
+		return badLine("status", number, line)
 	}
-	return n, nil
+	return nil
 }
 
 // maxCPUs is above what any kernel is built for.
@@ -211,33 +222,16 @@ func (s *CPUSet) add(lo, hi int) {
 // AddCPUsAllowed adds the CPUs that the line Cpus_allowed_list of
 // /proc/PID/status names, or returns ErrNoCPUs.
 func (s *CPUSet) AddCPUsAllowed(b []byte) error {
-	line, list, number, found := findLine(b, "Cpus_allowed_list:")
-	if !found {
-		return ErrNoCPUs
-	}
-	ok := eachRange(bytes.TrimSpace(list), func(lo, hi int) bool {
+	return eachAllowed(b, func(lo, hi int) bool {
 		if hi >= maxCPUs {
 			return false
 		}
 		s.add(lo, hi)
 		return true
 	})
-	if !ok {
-		return badLine("status", number, line)
-	}
-	return nil
 }
 
-// countList counts the members of a list such as "0-3,64-67".
-func countList(b []byte) (count int, ok bool) {
-	ok = eachRange(b, func(lo, hi int) bool {
-		count += hi - lo + 1
-		return count > 0
-	})
-	return count, ok
-}
-
-// eachRange calls fn for each part of a list of numbers and ranges, and tells
+// eachRange calls fn for each part of a list such as "0-3,64-67", and tells
 // whether the list was understood and fn liked all of it.
 func eachRange(b []byte, fn func(lo, hi int) bool) bool {
 	for {

@@ -58,8 +58,7 @@ type follower struct {
 	// began is that on the clock.
 	began time.Time
 	usage workload.TreeUsage
-	// cpuTime is since the first reading, singleTime that of a single process
-	// since it started.
+	// cpuTime is since the first reading.
 	cpuTime time.Duration
 	groups  *cgroup.Reader
 	counted counted

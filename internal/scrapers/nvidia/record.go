@@ -111,48 +111,98 @@ func makesSense(m optional[memoryReading]) bool {
 
 func (m memoryReading) percent() float64 { return 100 * float64(m.used) / float64(m.total) }
 
+// recordPoint is how the builder records a figure of a GPU.
+type recordPoint func(ts pcommon.Timestamp, value float64, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
+
+// recordCount is recordPoint for whole numbers.
+type recordCount func(ts pcommon.Timestamp, value, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
+
+// recorders record the figures that a GPU has on the machine's resource, and again
+// on those of the workloads that use it.
+type recorders struct {
+	gpu, memory, encoder, temp, memoryAllocated    recordPoint
+	powerWatts, powerPercent, powerLimit           recordPoint
+	memoryAllocatedBytes                           recordCount
+	graphicsClock, smClock, memoryClock            recordCount
+	correctedMemoryErrors, uncorrectedMemoryErrors recordCount
+}
+
+func machineRecorders(b *metadata.MetricsBuilder) recorders {
+	return recorders{
+		gpu: b.RecordGpuGpuDataPoint, memory: b.RecordGpuMemoryDataPoint, encoder: b.RecordGpuEncoderUtilizationDataPoint,
+		temp: b.RecordGpuTempDataPoint, memoryAllocated: b.RecordGpuMemoryAllocatedDataPoint,
+		powerWatts: b.RecordGpuPowerWattsDataPoint, powerPercent: b.RecordGpuPowerPercentDataPoint,
+		powerLimit:           b.RecordGpuEnforcedPowerLimitWattsDataPoint,
+		memoryAllocatedBytes: b.RecordGpuMemoryAllocatedBytesDataPoint,
+		graphicsClock:        b.RecordGpuGraphicsClockDataPoint, smClock: b.RecordGpuSmClockDataPoint, memoryClock: b.RecordGpuMemoryClockDataPoint,
+		correctedMemoryErrors:   b.RecordGpuCorrectedMemoryErrorsDataPoint,
+		uncorrectedMemoryErrors: b.RecordGpuUnCorrectedMemoryErrorsDataPoint,
+	}
+}
+
+func workloadRecorders(b *metadata.MetricsBuilder) recorders {
+	return recorders{
+		gpu: b.RecordGpuProcessGpuDataPoint, memory: b.RecordGpuProcessMemoryDataPoint, encoder: b.RecordGpuProcessEncoderUtilizationDataPoint,
+		temp: b.RecordGpuProcessTempDataPoint, memoryAllocated: b.RecordGpuProcessMemoryAllocatedDataPoint,
+		powerWatts: b.RecordGpuProcessPowerWattsDataPoint, powerPercent: b.RecordGpuProcessPowerPercentDataPoint,
+		powerLimit:           b.RecordGpuProcessEnforcedPowerLimitWattsDataPoint,
+		memoryAllocatedBytes: b.RecordGpuProcessMemoryAllocatedBytesDataPoint,
+		graphicsClock:        b.RecordGpuProcessGraphicsClockDataPoint, smClock: b.RecordGpuProcessSmClockDataPoint, memoryClock: b.RecordGpuProcessMemoryClockDataPoint,
+		correctedMemoryErrors:   b.RecordGpuProcessCorrectedMemoryErrorsDataPoint,
+		uncorrectedMemoryErrors: b.RecordGpuProcessUnCorrectedMemoryErrorsDataPoint,
+	}
+}
+
 func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
-	b, i, options := s.builder, int64(d.index), d.attributes.options
+	options := d.attributes.options
+	recordFigures(now, d, &s.onMachine)
+	if makesSense(d.usage) {
+		s.builder.RecordGpuMemoryTotalDataPoint(now, int64(d.usage.value.total), int64(d.index), nvidia, d.memoryOptions()...)
+	}
+	s.recordErrors(now, d, &s.onMachine)
+	s.recordHealth(now, d, options)
+	recordProfile(now, s.gpuProfile, d.profile, int64(d.index), options)
+	s.recordInstances(now, d)
+}
+
+// recordFigures records all but the counters, which have start times.
+func recordFigures(now pcommon.Timestamp, d *deviceReading, to *recorders) {
+	i, options := int64(d.index), d.attributes.options
 	if v, ok := percentOf(d.gpu, maxPercent); ok {
-		b.RecordGpuGpuDataPoint(now, v, i, nvidia, options...)
+		to.gpu(now, v, i, nvidia, options...)
 	}
 	if v, ok := percentOf(d.memory, maxPercent); ok {
-		b.RecordGpuMemoryDataPoint(now, v, i, nvidia, options...)
+		to.memory(now, v, i, nvidia, options...)
 	}
 	if v, ok := percentOf(d.encoder, maxPercent); ok {
-		b.RecordGpuEncoderUtilizationDataPoint(now, v, i, nvidia, options...)
+		to.encoder(now, v, i, nvidia, options...)
 	}
 	if v, ok := percentOf(d.temperature, maxTemperature); ok {
-		b.RecordGpuTempDataPoint(now, v, i, nvidia, options...)
+		to.temp(now, v, i, nvidia, options...)
 	}
 	if makesSense(d.usage) {
 		m, memoryOptions := d.usage.value, d.memoryOptions()
-		b.RecordGpuMemoryAllocatedDataPoint(now, m.percent(), i, nvidia, memoryOptions...)
-		b.RecordGpuMemoryAllocatedBytesDataPoint(now, int64(m.used), i, nvidia, memoryOptions...)
-		b.RecordGpuMemoryTotalDataPoint(now, int64(m.total), i, nvidia, memoryOptions...)
+		to.memoryAllocated(now, m.percent(), i, nvidia, memoryOptions...)
+		to.memoryAllocatedBytes(now, int64(m.used), i, nvidia, memoryOptions...)
 	}
 	if v, ok := d.watts(); ok {
-		b.RecordGpuPowerWattsDataPoint(now, v, i, nvidia, options...)
+		to.powerWatts(now, v, i, nvidia, options...)
 	}
 	if v, ok := d.powerPercent(); ok {
-		b.RecordGpuPowerPercentDataPoint(now, v, i, nvidia, options...)
+		to.powerPercent(now, v, i, nvidia, options...)
 	}
 	if v, ok := d.limitWatts(); ok {
-		b.RecordGpuEnforcedPowerLimitWattsDataPoint(now, v, i, nvidia, options...)
+		to.powerLimit(now, v, i, nvidia, options...)
 	}
 	if c := d.clocks.graphics; c.known {
-		b.RecordGpuGraphicsClockDataPoint(now, int64(c.value), i, nvidia, options...)
+		to.graphicsClock(now, int64(c.value), i, nvidia, options...)
 	}
 	if c := d.clocks.sm; c.known {
-		b.RecordGpuSmClockDataPoint(now, int64(c.value), i, nvidia, options...)
+		to.smClock(now, int64(c.value), i, nvidia, options...)
 	}
 	if c := d.clocks.memory; c.known {
-		b.RecordGpuMemoryClockDataPoint(now, int64(c.value), i, nvidia, options...)
+		to.memoryClock(now, int64(c.value), i, nvidia, options...)
 	}
-	s.recordErrors(now, d, options)
-	s.recordHealth(now, d, options)
-	recordProfile(now, s.gpuProfile, d.profile, i, options)
-	s.recordInstances(now, d)
 }
 
 // begin sets the start time of the next point of a counter of a device.
@@ -169,14 +219,14 @@ func (s *gpuScraper) startAt(start time.Time) {
 	}
 }
 
-func (s *gpuScraper) recordErrors(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
+func (s *gpuScraper) recordErrors(now pcommon.Timestamp, d *deviceReading, to *recorders) {
 	if e := d.corrected; e.known {
 		s.begin(d, "corrected", float64(e.value))
-		s.builder.RecordGpuCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
+		to.correctedMemoryErrors(now, int64(e.value), int64(d.index), nvidia, d.attributes.options...)
 	}
 	if e := d.uncorrected; e.known {
 		s.begin(d, "uncorrected", float64(e.value))
-		s.builder.RecordGpuUnCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
+		to.uncorrectedMemoryErrors(now, int64(e.value), int64(d.index), nvidia, d.attributes.options...)
 	}
 }
 
@@ -314,7 +364,7 @@ var (
 type profileMetric struct {
 	id     uint32
 	scale  float64
-	record func(ts pcommon.Timestamp, value float64, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
+	record recordPoint
 }
 
 // gpuProfile are those of a GPU, instanceProfile those of an MIG instance.
@@ -400,61 +450,10 @@ func (m *instanceReading) options(d *deviceReading) []metadata.MetricAttributeOp
 // resource.
 func (s *gpuScraper) recordUser(now pcommon.Timestamp, u *user) {
 	for _, g := range u.gpus {
-		options := g.device.attributes.options
-		s.recordUsed(now, g.device, options)
+		recordFigures(now, g.device, &s.onWorkload)
+		s.recordErrors(now, g.device, &s.onWorkload)
 		if g.memory.known {
-			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.value), int64(g.device.index), nvidia, options...)
+			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.value), int64(g.device.index), nvidia, g.device.attributes.options...)
 		}
-	}
-}
-
-func (s *gpuScraper) recordUsed(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
-	b, i := s.builder, int64(d.index)
-	if v, ok := percentOf(d.gpu, maxPercent); ok {
-		b.RecordGpuProcessGpuDataPoint(now, v, i, nvidia, options...)
-	}
-	if v, ok := percentOf(d.memory, maxPercent); ok {
-		b.RecordGpuProcessMemoryDataPoint(now, v, i, nvidia, options...)
-	}
-	if v, ok := percentOf(d.encoder, maxPercent); ok {
-		b.RecordGpuProcessEncoderUtilizationDataPoint(now, v, i, nvidia, options...)
-	}
-	if v, ok := percentOf(d.temperature, maxTemperature); ok {
-		b.RecordGpuProcessTempDataPoint(now, v, i, nvidia, options...)
-	}
-	if makesSense(d.usage) {
-		m, memoryOptions := d.usage.value, d.memoryOptions()
-		b.RecordGpuProcessMemoryAllocatedDataPoint(now, m.percent(), i, nvidia, memoryOptions...)
-		b.RecordGpuProcessMemoryAllocatedBytesDataPoint(now, int64(m.used), i, nvidia, memoryOptions...)
-	}
-	if v, ok := d.watts(); ok {
-		b.RecordGpuProcessPowerWattsDataPoint(now, v, i, nvidia, options...)
-	}
-	if v, ok := d.powerPercent(); ok {
-		b.RecordGpuProcessPowerPercentDataPoint(now, v, i, nvidia, options...)
-	}
-	if v, ok := d.limitWatts(); ok {
-		b.RecordGpuProcessEnforcedPowerLimitWattsDataPoint(now, v, i, nvidia, options...)
-	}
-	if c := d.clocks.graphics; c.known {
-		b.RecordGpuProcessGraphicsClockDataPoint(now, int64(c.value), i, nvidia, options...)
-	}
-	if c := d.clocks.sm; c.known {
-		b.RecordGpuProcessSmClockDataPoint(now, int64(c.value), i, nvidia, options...)
-	}
-	if c := d.clocks.memory; c.known {
-		b.RecordGpuProcessMemoryClockDataPoint(now, int64(c.value), i, nvidia, options...)
-	}
-	s.recordUsedErrors(now, d, options)
-}
-
-func (s *gpuScraper) recordUsedErrors(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
-	if e := d.corrected; e.known {
-		s.begin(d, "corrected", float64(e.value))
-		s.builder.RecordGpuProcessCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
-	}
-	if e := d.uncorrected; e.known {
-		s.begin(d, "uncorrected", float64(e.value))
-		s.builder.RecordGpuProcessUnCorrectedMemoryErrorsDataPoint(now, int64(e.value), int64(d.index), nvidia, options...)
 	}
 }

@@ -37,6 +37,8 @@ type gpuScraper struct {
 	mig      bool
 	builder  *metadata.MetricsBuilder
 	counters absolute.Counters
+	// onMachine and onWorkload record the figures that both have.
+	onMachine, onWorkload recorders
 	// gpuProfile and instanceProfile are the metrics that GPM gives.
 	gpuProfile, instanceProfile []profileMetric
 	// owners tells whose processes are on the GPUs; nil when nobody is asked for.
@@ -70,6 +72,8 @@ func newScraperFor(set scrapers.Settings, cfg *Config, src source) *gpuScraper {
 		want:            wantOf(&set.Metrics.Metrics, cfg, owners != nil),
 		mig:             cfg.MIG,
 		builder:         builder,
+		onMachine:       machineRecorders(builder),
+		onWorkload:      workloadRecorders(builder),
 		gpuProfile:      gpuProfile(builder),
 		instanceProfile: instanceProfile(builder),
 		owners:          owners,
