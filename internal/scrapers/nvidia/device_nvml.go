@@ -13,6 +13,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
 
 // deviceState is what is remembered of a GPU or a MIG instance while the library
@@ -60,10 +62,10 @@ type gpu struct {
 
 // ask makes one call for the device. What NVML has not is absent; another error
 // is a fault, of this figure and this scrape only.
-func ask[T any](g *gpu, s symbol, fn func() (T, nvml.Return)) optional[T] {
+func ask[T any](g *gpu, s symbol, fn func() (T, nvml.Return)) optional.Of[T] {
 	v, c := try(g, s, fn)
 	g.judge(s, c)
-	return optional[T]{v, c == codeSuccess}
+	return optional.If(v, c == codeSuccess)
 }
 
 // try is ask for calls whose errors mean something.
@@ -93,13 +95,13 @@ func (p *pass) readOne(c candidate, handle nvml.Device) {
 	r := deviceReading{at: p.now(), index: c.index}
 	if r.index < 0 {
 		index := ask(g, symIndex, handle.GetIndex)
-		if !index.known {
+		if !index.Known {
 			p.end(g, &c)
 			return
 		}
-		r.index = index.value
+		r.index = index.Value
 	}
-	if r.uuid = ask(g, symUUID, handle.GetUUID).value; g.fault != nil || g.dead != codeSuccess {
+	if r.uuid = ask(g, symUUID, handle.GetUUID).Value; g.fault != nil || g.dead != codeSuccess {
 		p.end(g, &c) // who it is, is not known for once
 		return
 	}
@@ -111,11 +113,11 @@ func (p *pass) readOne(c candidate, handle nvml.Device) {
 	g.state = p.stateOf(r.key())
 	g.state.index = r.index
 	if g.state.name == "" {
-		g.state.name = clean(ask(g, symName, handle.GetName).value)
+		g.state.name = clean(ask(g, symName, handle.GetName).Value)
 	}
 	r.name = g.state.name
 	mode := ask(g, symMIGMode, func() (int, nvml.Return) { current, _, ret := handle.GetMigMode(); return current, ret })
-	isMIG := mode.known && mode.value == nvml.DEVICE_MIG_ENABLE
+	isMIG := mode.Known && mode.Value == nvml.DEVICE_MIG_ENABLE
 	p.readProcesses(g, &r, isMIG)
 	p.readFigures(g, &r, isMIG)
 	p.readHealth(g, &r)
@@ -164,8 +166,8 @@ func (p *pass) end(g *gpu, c *candidate) bool {
 func (p *pass) readFigures(g *gpu, r *deviceReading, isMIG bool) {
 	h := g.handle
 	if !isMIG {
-		if u := ask(g, symUtilization, h.GetUtilizationRates); u.known {
-			r.gpu, r.memory = some(u.value.Gpu), some(u.value.Memory)
+		if u := ask(g, symUtilization, h.GetUtilizationRates); u.Known {
+			r.gpu, r.memory = optional.Some(u.Value.Gpu), optional.Some(u.Value.Memory)
 		}
 		r.encoder = ask(g, symEncoder, func() (uint32, nvml.Return) { v, _, ret := h.GetEncoderUtilization(); return v, ret })
 	}
@@ -173,11 +175,11 @@ func (p *pass) readFigures(g *gpu, r *deviceReading, isMIG bool) {
 	r.temperature = readTemperature(g)
 	r.power = ask(g, symPower, h.GetPowerUsage)
 	r.powerLimit = ask(g, symPowerLimit, h.GetEnforcedPowerLimit)
-	clock := func(kind nvml.ClockType) optional[uint32] {
+	clock := func(kind nvml.ClockType) optional.Of[uint32] {
 		return known32(ask(g, symClock, func() (uint32, nvml.Return) { return h.GetClockInfo(kind) }))
 	}
 	r.clocks = clocksReading{graphics: clock(nvml.CLOCK_GRAPHICS), sm: clock(nvml.CLOCK_SM), memory: clock(nvml.CLOCK_MEM)}
-	count := func(kind nvml.MemoryErrorType) optional[uint64] {
+	count := func(kind nvml.MemoryErrorType) optional.Of[uint64] {
 		return known64(ask(g, symMemoryErrors, func() (uint64, nvml.Return) {
 			return h.GetMemoryErrorCounter(kind, nvml.VOLATILE_ECC, nvml.MEMORY_LOCATION_DEVICE_MEMORY)
 		}))
@@ -186,38 +188,38 @@ func (p *pass) readFigures(g *gpu, r *deviceReading, isMIG bool) {
 }
 
 // readTemperature asks the newer call where the older one is not there any more.
-func readTemperature(g *gpu) optional[uint32] {
+func readTemperature(g *gpu) optional.Of[uint32] {
 	v, c := try(g, symTemperature, func() (uint32, nvml.Return) { return g.handle.GetTemperature(nvml.TEMPERATURE_GPU) })
 	switch c {
 	case codeSuccess:
-		return some(v)
+		return optional.Some(v)
 	case codeNotSupported, codeFunctionNotFound, codeDeprecated:
 	default:
 		g.judge(symTemperature, c)
-		return optional[uint32]{}
+		return optional.Of[uint32]{}
 	}
 	t := ask(g, symTemperatureV, func() (nvml.Temperature, nvml.Return) { return g.handle.GetTemperatureV().V1() })
-	if !t.known || t.value.Temperature < 0 {
-		return optional[uint32]{}
+	if !t.Known || t.Value.Temperature < 0 {
+		return optional.Of[uint32]{}
 	}
-	return some(uint32(t.value.Temperature))
+	return optional.Some(uint32(t.Value.Temperature))
 }
 
 // known32 and known64 drop what NVML means by "not available", and what no point
 // can hold.
-func known32(v optional[uint32]) optional[uint32] {
-	v.known = v.known && v.value != allOnes32
+func known32(v optional.Of[uint32]) optional.Of[uint32] {
+	v.Known = v.Known && v.Value != allOnes32
 	return v
 }
 
-func known64(v optional[uint64]) optional[uint64] {
-	v.known = v.known && v.value <= math.MaxInt64
+func known64(v optional.Of[uint64]) optional.Of[uint64] {
+	v.Known = v.Known && v.Value <= math.MaxInt64
 	return v
 }
 
 // unsigned is for go-nvml's signed forms of unsigned figures.
-func unsigned(v optional[int]) optional[uint32] {
-	return known32(optional[uint32]{uint32(v.value), v.known})
+func unsigned(v optional.Of[int]) optional.Of[uint32] {
+	return known32(optional.If(uint32(v.Value), v.Known))
 }
 
 func (p *pass) readHealth(g *gpu, r *deviceReading) {
@@ -252,7 +254,7 @@ func (p *pass) readHealth(g *gpu, r *deviceReading) {
 	}
 	if w.retiredPending {
 		pending := ask(g, symRetiredPending, h.GetRetiredPagesPendingStatus)
-		out.retiredPending = optional[bool]{pending.value == nvml.FEATURE_ENABLED, pending.known}
+		out.retiredPending = optional.If(pending.Value == nvml.FEATURE_ENABLED, pending.Known)
 	}
 	if w.reasons {
 		out.reasons = either(g, symReasons, symThrottle, h.GetCurrentClocksEventReasons, h.GetCurrentClocksThrottleReasons)
@@ -260,17 +262,17 @@ func (p *pass) readHealth(g *gpu, r *deviceReading) {
 	}
 }
 
-func retired(g *gpu, cause nvml.PageRetirementCause) optional[int] {
+func retired(g *gpu, cause nvml.PageRetirementCause) optional.Of[int] {
 	pages := ask(g, symRetired, func() ([]uint64, nvml.Return) { return g.handle.GetRetiredPages(cause) })
-	return optional[int]{len(pages.value), pages.known}
+	return optional.If(len(pages.Value), pages.Known)
 }
 
 // either asks the newer call, and the older one where the library lacks that.
-func either(g *gpu, newer, older symbol, askNewer, askOlder func() (uint64, nvml.Return)) optional[uint64] {
+func either(g *gpu, newer, older symbol, askNewer, askOlder func() (uint64, nvml.Return)) optional.Of[uint64] {
 	v, c := try(g, newer, askNewer)
 	if c == codeFunctionNotFound {
 		return ask(g, older, askOlder)
 	}
 	g.judge(newer, c)
-	return optional[uint64]{v, c == codeSuccess}
+	return optional.If(v, c == codeSuccess)
 }

@@ -98,13 +98,13 @@ func FuzzProcesses(f *testing.F) {
 		for _, p := range merged {
 			require.Positive(t, p.pid)
 			require.LessOrEqual(t, p.pid, maxPid)
-			require.GreaterOrEqual(t, int64(p.memory.value), int64(0))
+			require.GreaterOrEqual(t, int64(p.memory.Value), int64(0))
 			require.GreaterOrEqual(t, p.gi, -1)
 			require.Less(t, p.gi, maxInstance)
 			require.GreaterOrEqual(t, p.ci, -1)
 			require.Less(t, p.ci, maxInstance)
-			if !p.memory.known {
-				require.Zero(t, p.memory.value)
+			if !p.memory.Known {
+				require.Zero(t, p.memory.Value)
 			}
 		}
 		back := merge([]processReading{other}, []processReading{one})

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 type gpmState struct {
 	mig bool
 	// supported is asked for once.
-	supported optional[bool]
+	supported optional.Of[bool]
 	last      nvml.GpmSample
 	at        time.Time
 	// spare is a sample to be filled.
@@ -67,13 +69,13 @@ func (s *gpmState) isSupported(g *gpu) bool {
 	if !hasGPM(g.driver, s.mig) {
 		return false
 	}
-	if !s.supported.known {
+	if !s.supported.Known {
 		support, c := try(g, symGPMSupport, g.handle.GpmQueryDeviceSupport)
 		g.judge(symGPMSupport, c)
 		// An error says nothing of the next time.
-		s.supported = optional[bool]{support.IsSupportedDevice == 1, c == codeSuccess || c == codeNotSupported}
+		s.supported = optional.If(support.IsSupportedDevice == 1, c == codeSuccess || c == codeNotSupported)
 	}
-	return s.supported.value
+	return s.supported.Value
 }
 
 // fill takes a sample.
@@ -82,20 +84,20 @@ func (s *gpmState) fill(g *gpu, take func(nvml.GpmSample) nvml.Return) (nvml.Gpm
 	s.spare = nil
 	if sample == nil {
 		allocated := ask(g, symGPMAlloc, g.nvml.GpmSampleAlloc)
-		if !allocated.known {
+		if !allocated.Known {
 			return nil, false
 		}
-		sample = allocated.value
+		sample = allocated.Value
 	}
 	symbol := symGPMGet
 	if s.mig {
 		symbol = symGPMMIGGet
 	}
 	taken := ask(g, symbol, func() (struct{}, nvml.Return) { return struct{}{}, take(sample) })
-	if !taken.known {
+	if !taken.Known {
 		s.spare = sample // to be freed
 	}
-	return sample, taken.known
+	return sample, taken.Known
 }
 
 func compare(g *gpu, older, newer nvml.GpmSample, ids []uint32) profileReading {
@@ -105,7 +107,7 @@ func compare(g *gpu, older, newer nvml.GpmSample, ids []uint32) profileReading {
 		question.Metrics[i] = nvml.GpmMetric{MetricId: id}
 	}
 	answer := ask(g, symGPMMetrics, func() (struct{}, nvml.Return) { return struct{}{}, g.nvml.GpmMetricsGet(question) })
-	if !answer.known {
+	if !answer.Known {
 		return nil
 	}
 	figures := make(profileReading, 0, len(ids))

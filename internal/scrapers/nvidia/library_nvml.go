@@ -16,6 +16,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
 
 // defaultLibrary is what the dynamic linker is asked for.
@@ -37,7 +38,7 @@ type library struct {
 	loaded bool
 	// has says which symbols the open library has, by their numbers, as far as was
 	// looked.
-	has []optional[bool]
+	has []optional.Of[bool]
 	// question is for GPM; it is large, and used again.
 	question nvml.GpmMetricsGetType
 }
@@ -60,7 +61,7 @@ func (l *library) open(path string) (c code, reason error) {
 		l.nvml, l.path = nvml.New(nvml.WithLibraryPath(path)), path
 	}
 	c = code(l.nvml.Init())
-	l.has = make([]optional[bool], len(symbols))
+	l.has = make([]optional.Of[bool], len(symbols))
 	// What cannot be loaded has no symbols, whatever its first call answers.
 	l.loaded = l.loaded || offers(l.nvml.Extensions().LookupSymbol, symInit)
 	return c, nil
@@ -117,10 +118,10 @@ func (l *library) close() { _ = l.nvml.Shutdown() }
 // offers tells whether the open library has a function.
 func (l *library) offers(s symbol) bool {
 	has := &l.has[s.number]
-	if !has.known {
-		*has = some(offers(l.nvml.Extensions().LookupSymbol, s))
+	if !has.Known {
+		*has = optional.Some(offers(l.nvml.Extensions().LookupSymbol, s))
 	}
-	return has.value
+	return has.Value
 }
 
 // driver makes the calls of one scrape.

@@ -15,20 +15,21 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/procread"
 )
 
 // readMemory reads the memory of a GPU, or of one that has none of its own what
 // its processes have of the machine's.
-func (p *pass) readMemory(g *gpu, r *deviceReading) optional[memoryReading] {
+func (p *pass) readMemory(g *gpu, r *deviceReading) optional.Of[memoryReading] {
 	m, c := p.readOwnMemory(g)
 	if c == codeSuccess {
-		return some(m)
+		return optional.Some(m)
 	}
 	if c == codeNotSupported && isIntegrated(r.name) {
 		return p.unified(g)
 	}
-	return optional[memoryReading]{}
+	return optional.Of[memoryReading]{}
 }
 
 // readOwnMemory reads the newer form, in which what the driver reserves is not
@@ -73,26 +74,26 @@ func isIntegrated(name string) bool {
 
 // unified adds up what the processes have of the machine's memory. Where the
 // lists were not told, or no figure of a process is, nothing is known.
-func (p *pass) unified(g *gpu) optional[memoryReading] {
+func (p *pass) unified(g *gpu) optional.Of[memoryReading] {
 	users := p.listUsers(g)
 	var used uint64
 	known := false
 	for _, q := range users.processes {
-		used += q.memory.value
-		known = known || q.memory.known
+		used += q.memory.Value
+		known = known || q.memory.Known
 	}
 	if !users.told || (len(users.processes) > 0 && !known) {
-		return optional[memoryReading]{}
+		return optional.Of[memoryReading]{}
 	}
 	content, err := guard.ReadFile(filepath.Join(p.proc, "meminfo"), 1<<20)
 	if err != nil {
-		return optional[memoryReading]{}
+		return optional.Of[memoryReading]{}
 	}
 	machine, err := procread.ParseMeminfo(content)
 	if err != nil {
-		return optional[memoryReading]{}
+		return optional.Of[memoryReading]{}
 	}
-	return some(memoryReading{used: used, total: machine.Total, unified: true})
+	return optional.Some(memoryReading{used: used, total: machine.Total, unified: true})
 }
 
 // clean makes a name fit for a label.
@@ -120,7 +121,7 @@ func (p *pass) readInstances(g *gpu, r *deviceReading) {
 		if !seen[m.gi] || m.gi < 0 { // compute instances share the memory of theirs
 			seen[m.gi] = true
 			if u, c := p.readOwnMemory(m.gpu); c == codeSuccess {
-				m.usage = some(u)
+				m.usage = optional.Some(u)
 			}
 			if p.want.migProfiling && m.gi >= 0 {
 				m.metrics = m.state.gpm.read(g, p.now(), gpmPercent, func(s nvml.GpmSample) nvml.Return { return g.handle.GpmMigSampleGet(m.gi, s) })
@@ -146,21 +147,21 @@ type instance struct {
 func (p *pass) instances(g *gpu, key string) []*instance {
 	most := ask(g, symMaxMIGCount, g.handle.GetMaxMigDeviceCount)
 	var all []*instance
-	for slot := range min(most.value, maxInstances) {
+	for slot := range min(most.Value, maxInstances) {
 		h := ask(g, symMIGHandle, func() (nvml.Device, nvml.Return) { return g.handle.GetMigDeviceHandleByIndex(slot) })
-		if !h.known {
+		if !h.Known {
 			continue
 		}
-		m := &instance{instanceReading{slot: slot, gi: -1, ci: -1}, &gpu{driver: g.driver, handle: h.value, dead: g.dead}}
-		m.uuid = ask(m.gpu, symUUID, h.value.GetUUID).value
-		if _, profile, ok := strings.Cut(ask(m.gpu, symName, h.value.GetName).value, " MIG "); ok {
+		m := &instance{instanceReading{slot: slot, gi: -1, ci: -1}, &gpu{driver: g.driver, handle: h.Value, dead: g.dead}}
+		m.uuid = ask(m.gpu, symUUID, h.Value.GetUUID).Value
+		if _, profile, ok := strings.Cut(ask(m.gpu, symName, h.Value.GetName).Value, " MIG "); ok {
 			m.profile = clean(profile)
 		}
-		if gi := ask(m.gpu, symGPUInstance, h.value.GetGpuInstanceId); gi.known {
-			m.gi = gi.value
+		if gi := ask(m.gpu, symGPUInstance, h.Value.GetGpuInstanceId); gi.Known {
+			m.gi = gi.Value
 		}
-		if ci := ask(m.gpu, symComputeInstance, h.value.GetComputeInstanceId); ci.known {
-			m.ci = ci.value
+		if ci := ask(m.gpu, symComputeInstance, h.Value.GetComputeInstanceId); ci.Known {
+			m.ci = ci.Value
 		}
 		m.state = p.stateOf(cmp.Or(m.uuid, fmt.Sprintf("%s slot %d", key, slot)))
 		m.state.gpm.mig = true

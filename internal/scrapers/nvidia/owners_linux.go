@@ -100,8 +100,8 @@ func usedBy(view *workload.View, w *workload.Workload, d *deviceReading) (usedGP
 			continue
 		}
 		uses = true
-		g.memory.value += p.memory.value
-		g.memory.known = g.memory.known || p.memory.known
+		g.memory.Value += p.memory.Value
+		g.memory.Known = g.memory.Known || p.memory.Known
 	}
 	return g, uses
 }

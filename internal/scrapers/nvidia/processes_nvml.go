@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
 
 const (
@@ -96,15 +98,15 @@ func isInstance(n uint32) bool { return n < maxInstance || n == allOnes32 }
 
 func newProcess(i *nvml.ProcessInfo) processReading {
 	p := processReading{pid: int(i.Pid), gi: -1, ci: -1}
-	p.memory = known64(some(i.UsedGpuMemory))
+	p.memory = known64(optional.Some(i.UsedGpuMemory))
 	if i.GpuInstanceId != allOnes32 {
 		p.gi = int(i.GpuInstanceId)
 	}
 	if i.ComputeInstanceId != allOnes32 {
 		p.ci = int(i.ComputeInstanceId)
 	}
-	if !p.memory.known {
-		p.memory.value = 0
+	if !p.memory.Known {
+		p.memory.Value = 0
 	}
 	return p
 }
@@ -119,7 +121,7 @@ func merge(processes, more []processReading) []processReading {
 			continue
 		}
 		p := &processes[i]
-		if q.memory.known && (!p.memory.known || q.memory.value > p.memory.value) {
+		if q.memory.Known && (!p.memory.Known || q.memory.Value > p.memory.Value) {
 			p.memory = q.memory
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
 
 // source fetches raw readings. It is used by one goroutine at a time.
@@ -44,14 +45,6 @@ type reading struct {
 	errs []error
 }
 
-// optional is a figure that may be missing.
-type optional[T any] struct {
-	value T
-	known bool
-}
-
-func some[T any](v T) optional[T] { return optional[T]{v, true} }
-
 // deviceReading is one GPU. Units are NVML's.
 type deviceReading struct {
 	at    time.Time
@@ -62,13 +55,13 @@ type deviceReading struct {
 	attributes *attributes
 
 	// gpu and memory are in percent of the time; encoder in percent.
-	gpu, memory, encoder optional[uint32]
-	usage                optional[memoryReading]
-	temperature          optional[uint32] // degrees Celsius
-	power, powerLimit    optional[uint32] // milliwatts
+	gpu, memory, encoder optional.Of[uint32]
+	usage                optional.Of[memoryReading]
+	temperature          optional.Of[uint32] // degrees Celsius
+	power, powerLimit    optional.Of[uint32] // milliwatts
 	clocks               clocksReading
 	// corrected and uncorrected count since the driver was loaded.
-	corrected, uncorrected optional[uint64]
+	corrected, uncorrected optional.Of[uint64]
 
 	health    healthReading
 	profile   profileReading
@@ -85,20 +78,20 @@ type memoryReading struct {
 
 // clocksReading is in MHz.
 type clocksReading struct {
-	graphics, sm, memory optional[uint32]
+	graphics, sm, memory optional.Of[uint32]
 }
 
 // healthReading is what operators ask for.
 type healthReading struct {
-	fan                                  optional[uint32] // percent
-	linkGen, linkWidth, maxGen, maxWidth optional[uint32]
-	linkSpeed                            optional[uint32] // Mbit/s
-	energy                               optional[uint64] // millijoules since the driver was loaded
-	replays                              optional[uint32]
-	remapped                             optional[remappedReading]
-	retiredSingle, retiredDouble         optional[int]
-	retiredPending                       optional[bool]
-	reasons, supportedReasons            optional[uint64] // bit masks
+	fan                                  optional.Of[uint32] // percent
+	linkGen, linkWidth, maxGen, maxWidth optional.Of[uint32]
+	linkSpeed                            optional.Of[uint32] // Mbit/s
+	energy                               optional.Of[uint64] // millijoules since the driver was loaded
+	replays                              optional.Of[uint32]
+	remapped                             optional.Of[remappedReading]
+	retiredSingle, retiredDouble         optional.Of[int]
+	retiredPending                       optional.Of[bool]
+	reasons, supportedReasons            optional.Of[uint64] // bit masks
 	// xids counts the errors since the GPU was first seen, by number.
 	xids      map[uint64]uint64
 	xidsSince time.Time
@@ -132,7 +125,7 @@ func (r profileReading) of(id uint32) (float64, bool) {
 type instanceReading struct {
 	slot, gi, ci  int
 	uuid, profile string
-	usage         optional[memoryReading]
+	usage         optional.Of[memoryReading]
 	metrics       profileReading
 }
 
@@ -141,7 +134,7 @@ type processReading struct {
 	// pid is the machine's.
 	pid int
 	// memory is in bytes.
-	memory optional[uint64]
+	memory optional.Of[uint64]
 	// gi and ci are the MIG instance; below 0 for none.
 	gi, ci int
 }

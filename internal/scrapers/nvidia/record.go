@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
 
 const (
@@ -65,7 +66,7 @@ func (s *gpuScraper) remember(r *reading) {
 
 // memoryOptions mark the memory that is the machine's.
 func (d *deviceReading) memoryOptions() []metadata.MetricAttributeOption {
-	if d.usage.value.unified {
+	if d.usage.Value.unified {
 		return d.attributes.unified
 	}
 	return d.attributes.options
@@ -80,19 +81,19 @@ func (d *deviceReading) key() string {
 }
 
 // percentOf drops what no percentage can be.
-func percentOf(v optional[uint32], most uint32) (float64, bool) {
-	return float64(v.value), v.known && v.value <= most
+func percentOf(v optional.Of[uint32], most uint32) (float64, bool) {
+	return float64(v.Value), v.Known && v.Value <= most
 }
 
 // watts returns the power draw.
 func (d *deviceReading) watts() (float64, bool) {
-	return float64(d.power.value) / milli, d.power.known && d.power.value < maxMilliwatts
+	return float64(d.power.Value) / milli, d.power.Known && d.power.Value < maxMilliwatts
 }
 
 // limitWatts returns the power limit in force.
 func (d *deviceReading) limitWatts() (float64, bool) {
 	l := d.powerLimit
-	return float64(l.value) / milli, l.known && l.value > 0 && l.value < maxMilliwatts
+	return float64(l.Value) / milli, l.Known && l.Value > 0 && l.Value < maxMilliwatts
 }
 
 func (d *deviceReading) powerPercent() (float64, bool) {
@@ -105,8 +106,8 @@ func (d *deviceReading) powerPercent() (float64, bool) {
 }
 
 // makesSense tells a reading of memory from rubbish.
-func makesSense(m optional[memoryReading]) bool {
-	return m.known && m.value.total > 0 && m.value.total <= math.MaxInt64 && m.value.used <= m.value.total
+func makesSense(m optional.Of[memoryReading]) bool {
+	return m.Known && m.Value.total > 0 && m.Value.total <= math.MaxInt64 && m.Value.used <= m.Value.total
 }
 
 func (m memoryReading) percent() float64 { return 100 * float64(m.used) / float64(m.total) }
@@ -157,7 +158,7 @@ func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
 	options := d.attributes.options
 	recordFigures(now, d, &s.onMachine)
 	if makesSense(d.usage) {
-		s.builder.RecordGpuMemoryTotalDataPoint(now, int64(d.usage.value.total), int64(d.index), nvidia, d.memoryOptions()...)
+		s.builder.RecordGpuMemoryTotalDataPoint(now, int64(d.usage.Value.total), int64(d.index), nvidia, d.memoryOptions()...)
 	}
 	s.recordErrors(now, d, &s.onMachine)
 	s.recordHealth(now, d, options)
@@ -181,7 +182,7 @@ func recordFigures(now pcommon.Timestamp, d *deviceReading, to *recorders) {
 		to.temp(now, v, i, nvidia, options...)
 	}
 	if makesSense(d.usage) {
-		m, memoryOptions := d.usage.value, d.memoryOptions()
+		m, memoryOptions := d.usage.Value, d.memoryOptions()
 		to.memoryAllocated(now, m.percent(), i, nvidia, memoryOptions...)
 		to.memoryAllocatedBytes(now, int64(m.used), i, nvidia, memoryOptions...)
 	}
@@ -194,14 +195,14 @@ func recordFigures(now pcommon.Timestamp, d *deviceReading, to *recorders) {
 	if v, ok := d.limitWatts(); ok {
 		to.powerLimit(now, v, i, nvidia, options...)
 	}
-	if c := d.clocks.graphics; c.known {
-		to.graphicsClock(now, int64(c.value), i, nvidia, options...)
+	if c := d.clocks.graphics; c.Known {
+		to.graphicsClock(now, int64(c.Value), i, nvidia, options...)
 	}
-	if c := d.clocks.sm; c.known {
-		to.smClock(now, int64(c.value), i, nvidia, options...)
+	if c := d.clocks.sm; c.Known {
+		to.smClock(now, int64(c.Value), i, nvidia, options...)
 	}
-	if c := d.clocks.memory; c.known {
-		to.memoryClock(now, int64(c.value), i, nvidia, options...)
+	if c := d.clocks.memory; c.Known {
+		to.memoryClock(now, int64(c.Value), i, nvidia, options...)
 	}
 }
 
@@ -220,13 +221,13 @@ func (s *gpuScraper) startAt(start time.Time) {
 }
 
 func (s *gpuScraper) recordErrors(now pcommon.Timestamp, d *deviceReading, to *recorders) {
-	if e := d.corrected; e.known {
-		s.begin(d, "corrected", float64(e.value))
-		to.correctedMemoryErrors(now, int64(e.value), int64(d.index), nvidia, d.attributes.options...)
+	if e := d.corrected; e.Known {
+		s.begin(d, "corrected", float64(e.Value))
+		to.correctedMemoryErrors(now, int64(e.Value), int64(d.index), nvidia, d.attributes.options...)
 	}
-	if e := d.uncorrected; e.known {
-		s.begin(d, "uncorrected", float64(e.value))
-		to.uncorrectedMemoryErrors(now, int64(e.value), int64(d.index), nvidia, d.attributes.options...)
+	if e := d.uncorrected; e.Known {
+		s.begin(d, "uncorrected", float64(e.Value))
+		to.uncorrectedMemoryErrors(now, int64(e.Value), int64(d.index), nvidia, d.attributes.options...)
 	}
 }
 
@@ -235,29 +236,29 @@ func (s *gpuScraper) recordHealth(now pcommon.Timestamp, d *deviceReading, optio
 	if v, ok := percentOf(h.fan, maxFan); ok {
 		b.RecordGpuFanSpeedDataPoint(now, v, i, nvidia, options...)
 	}
-	if h.linkGen.known {
-		b.RecordGpuPcieLinkGenDataPoint(now, int64(h.linkGen.value), i, nvidia, options...)
+	if h.linkGen.Known {
+		b.RecordGpuPcieLinkGenDataPoint(now, int64(h.linkGen.Value), i, nvidia, options...)
 	}
-	if h.linkWidth.known {
-		b.RecordGpuPcieLinkWidthDataPoint(now, int64(h.linkWidth.value), i, nvidia, options...)
+	if h.linkWidth.Known {
+		b.RecordGpuPcieLinkWidthDataPoint(now, int64(h.linkWidth.Value), i, nvidia, options...)
 	}
-	if h.maxGen.known {
-		b.RecordGpuMaxPcieLinkGenDataPoint(now, int64(h.maxGen.value), i, nvidia, options...)
+	if h.maxGen.Known {
+		b.RecordGpuMaxPcieLinkGenDataPoint(now, int64(h.maxGen.Value), i, nvidia, options...)
 	}
-	if h.maxWidth.known {
-		b.RecordGpuMaxPcieLinkWidthDataPoint(now, int64(h.maxWidth.value), i, nvidia, options...)
+	if h.maxWidth.Known {
+		b.RecordGpuMaxPcieLinkWidthDataPoint(now, int64(h.maxWidth.Value), i, nvidia, options...)
 	}
-	if h.linkSpeed.known {
-		b.RecordGpuPcieLinkSpeedDataPoint(now, int64(h.linkSpeed.value)*megabit, i, nvidia, options...)
+	if h.linkSpeed.Known {
+		b.RecordGpuPcieLinkSpeedDataPoint(now, int64(h.linkSpeed.Value)*megabit, i, nvidia, options...)
 	}
-	if h.energy.known {
-		joules := float64(h.energy.value) / milli
+	if h.energy.Known {
+		joules := float64(h.energy.Value) / milli
 		s.begin(d, "energy", joules)
 		b.RecordGpuEnergyDataPoint(now, joules, i, nvidia, options...)
 	}
-	if h.replays.known {
-		s.begin(d, "replays", float64(h.replays.value))
-		b.RecordGpuPcieReplaysDataPoint(now, int64(h.replays.value), i, nvidia, options...)
+	if h.replays.Known {
+		s.begin(d, "replays", float64(h.replays.Value))
+		b.RecordGpuPcieReplaysDataPoint(now, int64(h.replays.Value), i, nvidia, options...)
 	}
 	s.recordMemoryHealth(now, d, options)
 	s.recordReasons(now, d, options)
@@ -266,8 +267,8 @@ func (s *gpuScraper) recordHealth(now pcommon.Timestamp, d *deviceReading, optio
 
 func (s *gpuScraper) recordMemoryHealth(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
 	b, i, h := s.builder, int64(d.index), &d.health
-	if h.remapped.known {
-		r := h.remapped.value
+	if h.remapped.Known {
+		r := h.remapped.Value
 		s.begin(d, "remapped corrected", float64(r.corrected))
 		b.RecordGpuRemappedRowsDataPoint(now, int64(r.corrected), i, metadata.AttributeCauseCorrected, nvidia, options...)
 		s.begin(d, "remapped uncorrected", float64(r.uncorrected))
@@ -275,16 +276,16 @@ func (s *gpuScraper) recordMemoryHealth(now pcommon.Timestamp, d *deviceReading,
 		b.RecordGpuRowRemapPendingDataPoint(now, zeroOrOne(r.pending), i, nvidia, options...)
 		b.RecordGpuRowRemapFailedDataPoint(now, zeroOrOne(r.failed), i, nvidia, options...)
 	}
-	if h.retiredSingle.known {
-		s.begin(d, "retired single", float64(h.retiredSingle.value))
-		b.RecordGpuRetiredPagesDataPoint(now, int64(h.retiredSingle.value), i, metadata.AttributeCauseSingleBit, nvidia, options...)
+	if h.retiredSingle.Known {
+		s.begin(d, "retired single", float64(h.retiredSingle.Value))
+		b.RecordGpuRetiredPagesDataPoint(now, int64(h.retiredSingle.Value), i, metadata.AttributeCauseSingleBit, nvidia, options...)
 	}
-	if h.retiredDouble.known {
-		s.begin(d, "retired double", float64(h.retiredDouble.value))
-		b.RecordGpuRetiredPagesDataPoint(now, int64(h.retiredDouble.value), i, metadata.AttributeCauseDoubleBit, nvidia, options...)
+	if h.retiredDouble.Known {
+		s.begin(d, "retired double", float64(h.retiredDouble.Value))
+		b.RecordGpuRetiredPagesDataPoint(now, int64(h.retiredDouble.Value), i, metadata.AttributeCauseDoubleBit, nvidia, options...)
 	}
-	if h.retiredPending.known {
-		b.RecordGpuRetiredPagesPendingDataPoint(now, zeroOrOne(h.retiredPending.value), i, nvidia, options...)
+	if h.retiredPending.Known {
+		b.RecordGpuRetiredPagesPendingDataPoint(now, zeroOrOne(h.retiredPending.Value), i, nvidia, options...)
 	}
 }
 
@@ -315,14 +316,14 @@ var reasonBits = []struct {
 // it does not say which.
 func (s *gpuScraper) recordReasons(now pcommon.Timestamp, d *deviceReading, options []metadata.MetricAttributeOption) {
 	now64, supported := d.health.reasons, d.health.supportedReasons
-	if !now64.known {
+	if !now64.Known {
 		return
 	}
 	for _, r := range reasonBits {
-		if supported.known && supported.value&r.bit == 0 {
+		if supported.Known && supported.Value&r.bit == 0 {
 			continue
 		}
-		s.builder.RecordGpuClockEventActiveDataPoint(now, zeroOrOne(now64.value&r.bit != 0), int64(d.index), r.reason, nvidia, options...)
+		s.builder.RecordGpuClockEventActiveDataPoint(now, zeroOrOne(now64.Value&r.bit != 0), int64(d.index), r.reason, nvidia, options...)
 	}
 }
 
@@ -416,7 +417,7 @@ func (s *gpuScraper) recordInstances(now pcommon.Timestamp, d *deviceReading) {
 		m := &d.instances[k]
 		options := m.options(d)
 		if makesSense(m.usage) {
-			u := m.usage.value
+			u := m.usage.Value
 			b.RecordGpuMigMemoryAllocatedDataPoint(now, u.percent(), i, nvidia, options...)
 			b.RecordGpuMigMemoryAllocatedBytesDataPoint(now, int64(u.used), i, nvidia, options...)
 			b.RecordGpuMigMemoryTotalDataPoint(now, int64(u.total), i, nvidia, options...)
@@ -452,8 +453,8 @@ func (s *gpuScraper) recordUser(now pcommon.Timestamp, u *user) {
 	for _, g := range u.gpus {
 		recordFigures(now, g.device, &s.onWorkload)
 		s.recordErrors(now, g.device, &s.onWorkload)
-		if g.memory.known {
-			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.value), int64(g.device.index), nvidia, g.device.attributes.options...)
+		if g.memory.Known {
+			s.builder.RecordGpuProcessMemoryUsedBytesDataPoint(now, int64(g.memory.Value), int64(g.device.index), nvidia, g.device.attributes.options...)
 		}
 	}
 }

@@ -303,8 +303,8 @@ func processesOf(r *reading) []sampleProcess {
 	for _, d := range r.devices {
 		for _, p := range d.processes {
 			q := sampleProcess{GPU: d.index, Pid: p.pid}
-			if p.memory.known {
-				q.Memory = &p.memory.value
+			if p.memory.Known {
+				q.Memory = &p.memory.Value
 			}
 			if p.gi >= 0 {
 				q.GI = &p.gi

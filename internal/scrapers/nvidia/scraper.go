@@ -16,6 +16,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/absolute"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -141,7 +142,7 @@ type user struct {
 // have there.
 type usedGPU struct {
 	device *deviceReading
-	memory optional[uint64]
+	memory optional.Of[uint64]
 }
 
 // owners finds the workloads that use the GPUs of a reading.

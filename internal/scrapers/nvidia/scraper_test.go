@@ -18,6 +18,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -40,7 +41,7 @@ func (f *fakeSource) close(context.Context) error { f.closed++; return nil }
 
 // fakeOwners gives each GPU to the workloads that it names.
 type fakeOwners struct {
-	users map[string]map[int]optional[uint64] // workload, GPU, memory
+	users map[string]map[int]optional.Of[uint64] // workload, GPU, memory
 	err   error
 }
 
@@ -74,17 +75,17 @@ func newFake(t testing.TB, extended bool, readings ...reading) *gpuScraper {
 func fullReading() reading {
 	return reading{generation: 1, complete: true, devices: []deviceReading{{
 		at: now, index: 3, uuid: "GPU-3", name: "NVIDIA H100",
-		gpu: some[uint32](51), memory: some[uint32](23), encoder: some[uint32](4),
-		usage:       some(memoryReading{used: 30, total: 120}),
-		temperature: some[uint32](64), power: some[uint32](350_500), powerLimit: some[uint32](701_000),
-		clocks:    clocksReading{graphics: some[uint32](1410), sm: some[uint32](0), memory: some[uint32](2619)},
-		corrected: some[uint64](7), uncorrected: some[uint64](2),
+		gpu: optional.Some[uint32](51), memory: optional.Some[uint32](23), encoder: optional.Some[uint32](4),
+		usage:       optional.Some(memoryReading{used: 30, total: 120}),
+		temperature: optional.Some[uint32](64), power: optional.Some[uint32](350_500), powerLimit: optional.Some[uint32](701_000),
+		clocks:    clocksReading{graphics: optional.Some[uint32](1410), sm: optional.Some[uint32](0), memory: optional.Some[uint32](2619)},
+		corrected: optional.Some[uint64](7), uncorrected: optional.Some[uint64](2),
 		health: healthReading{
-			fan: some[uint32](105), linkGen: some[uint32](4), linkWidth: some[uint32](8), maxGen: some[uint32](5), maxWidth: some[uint32](16),
-			linkSpeed: some[uint32](32000), energy: some[uint64](12_345), replays: some[uint32](9),
-			remapped:      some(remappedReading{corrected: 1, uncorrected: 2, pending: true}),
-			retiredSingle: some(3), retiredDouble: some(4), retiredPending: some(true),
-			reasons: some[uint64](0x104), supportedReasons: some[uint64](0x10c),
+			fan: optional.Some[uint32](105), linkGen: optional.Some[uint32](4), linkWidth: optional.Some[uint32](8), maxGen: optional.Some[uint32](5), maxWidth: optional.Some[uint32](16),
+			linkSpeed: optional.Some[uint32](32000), energy: optional.Some[uint64](12_345), replays: optional.Some[uint32](9),
+			remapped:      optional.Some(remappedReading{corrected: 1, uncorrected: 2, pending: true}),
+			retiredSingle: optional.Some(3), retiredDouble: optional.Some(4), retiredPending: optional.Some(true),
+			reasons: optional.Some[uint64](0x104), supportedReasons: optional.Some[uint64](0x10c),
 			xids: map[uint64]uint64{79: 2, 48: 1}, xidsSince: now.Add(-time.Minute),
 		},
 		profile: profileReading{
@@ -103,7 +104,7 @@ func fullReading() reading {
 		},
 		instances: []instanceReading{
 			{
-				slot: 2, gi: 5, ci: 1, uuid: "MIG-5", profile: "1g.10gb", usage: some(memoryReading{used: 1, total: 4}),
+				slot: 2, gi: 5, ci: 1, uuid: "MIG-5", profile: "1g.10gb", usage: optional.Some(memoryReading{used: 1, total: 4}),
 				metrics: profileReading{{gpmSMActive, 11}, {gpmSMOccupancy, 12}, {gpmTensor, 13}, {gpmTensorHMMA, 14}, {gpmDRAM, 15}, {gpmFP64, 16}, {gpmFP32, 17}, {gpmFP16, 18}},
 			},
 			{slot: 3, gi: 5, ci: 2, uuid: "MIG-6", profile: "1g.10gb"},
@@ -134,7 +135,7 @@ var machineTruth = map[string]float64{
 
 func TestEveryMetric(t *testing.T) {
 	s := newFake(t, true, fullReading())
-	s.owners = &fakeOwners{users: map[string]map[int]optional[uint64]{"a": {3: some[uint64](17)}, "b": {3: {}}}}
+	s.owners = &fakeOwners{users: map[string]map[int]optional.Of[uint64]{"a": {3: optional.Some[uint64](17)}, "b": {3: {}}}}
 	md, err := s.Scrape(t.Context())
 	require.NoError(t, err)
 	requireSane(t, md)
@@ -178,7 +179,7 @@ func byKey(md pmetric.Metrics) map[string]float64 {
 // By default the tags of the published list are on, and nothing else.
 func TestDefaultMetrics(t *testing.T) {
 	s := newFake(t, false, fullReading())
-	s.owners = &fakeOwners{users: map[string]map[int]optional[uint64]{"a": {3: some[uint64](17)}}}
+	s.owners = &fakeOwners{users: map[string]map[int]optional.Of[uint64]{"a": {3: optional.Some[uint64](17)}}}
 	md, err := s.Scrape(t.Context())
 	require.NoError(t, err)
 	names := map[string]bool{}
@@ -200,7 +201,7 @@ func TestDefaultMetrics(t *testing.T) {
 // No reading, no point.
 func TestNothingKnown(t *testing.T) {
 	s := newFake(t, true, reading{generation: 1, complete: true, devices: []deviceReading{{at: now, instances: []instanceReading{{gi: -1, ci: -1}}}}})
-	s.owners = &fakeOwners{users: map[string]map[int]optional[uint64]{"a": {0: {}}}}
+	s.owners = &fakeOwners{users: map[string]map[int]optional.Of[uint64]{"a": {0: {}}}}
 	md, err := s.Scrape(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, md.DataPointCount())
@@ -219,9 +220,9 @@ func TestGPUWithoutIdentity(t *testing.T) {
 // Unified memory is marked, on the memory's points alone.
 func TestUnifiedMemoryIsMarked(t *testing.T) {
 	r := fullReading()
-	r.devices[0].usage.value.unified = true
+	r.devices[0].usage.Value.unified = true
 	s := newFake(t, true, r)
-	s.owners = &fakeOwners{users: map[string]map[int]optional[uint64]{"a": {3: {}}}}
+	s.owners = &fakeOwners{users: map[string]map[int]optional.Of[uint64]{"a": {3: {}}}}
 	md, err := s.Scrape(t.Context())
 	require.NoError(t, err)
 	marked := map[string]bool{}
@@ -242,7 +243,7 @@ func TestStartTimes(t *testing.T) {
 	first, second := fullReading(), fullReading()
 	second.devices[0].at = now.Add(time.Minute)
 	s := newFake(t, true, first, second)
-	s.owners = &fakeOwners{users: map[string]map[int]optional[uint64]{"a": {3: {}}}}
+	s.owners = &fakeOwners{users: map[string]map[int]optional.Of[uint64]{"a": {3: {}}}}
 	for range 2 {
 		md, err := s.Scrape(t.Context())
 		require.NoError(t, err)
