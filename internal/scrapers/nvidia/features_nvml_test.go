@@ -226,7 +226,7 @@ func TestMIGProfiling(t *testing.T) {
 			r.set("devices.0.mig.4."+rest, value)
 		}
 	}
-	r.set("devices.0.mig.4.uuid.Value", "MIG-second", "devices.0.mig.4.ci.Value", 1)
+	r.set("devices.0.mig.4.uuid.value", "MIG-second", "devices.0.mig.4.ci.value", 1)
 	count := func() int {
 		md, err := r.scrapeWithin(t.Context())
 		require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestMIGProfiling(t *testing.T) {
 	assert.Equal(t, 0, count())
 	assert.Equal(t, 1, count())
 	assert.Equal(t, 1, r.count("nvmlGpmMigSampleGet"))
-	r.set("devices.0.mig.2.uuid.Value", "MIG-anew")
+	r.set("devices.0.mig.2.uuid.value", "MIG-anew")
 	assert.Equal(t, 0, count())
 	assert.Equal(t, 1, count())
 }
@@ -370,7 +370,7 @@ func TestPrivateNamespace(t *testing.T) {
 func TestUnifiedMemory(t *testing.T) {
 	r := newRig(t, 1, rigOptions{pid: 1000})
 	r.machine.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 500 kB\n")
-	r.set("devices.0.memory_v2.ret", 3, "devices.0.memory_v1.ret", 3, "devices.0.name.Value", "NVIDIA GB10")
+	r.set("devices.0.memory_v2.ret", 3, "devices.0.memory_v1.ret", 3, "devices.0.name.value", "NVIDIA GB10")
 	tags, faults := r.scrape()
 	assert.Empty(t, faults)
 	assert.InDelta(t, 30000, tags["gpu.0.memoryAllocatedBytes"], 0)
@@ -382,12 +382,12 @@ func TestUnifiedMemory(t *testing.T) {
 		"no process":                {[]any{"devices.0.compute_processes.list.#", 0}, true},
 		"more than the machine has": {[]any{"devices.0.compute_processes.list.0.used", 1 << 30}, false},
 		"lists that are not told":   {[]any{"devices.0.compute_processes.ret", 3, "devices.0.graphics_processes.ret", 3, "devices.0.mps_processes.ret", 3}, false},
-		"a GPU with memory":         {[]any{"devices.0.name.Value", "NVIDIA GH200 480GB"}, false},
+		"a GPU with memory":         {[]any{"devices.0.name.value", "NVIDIA GH200 480GB"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, rigOptions{})
 			r.machine.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 500 kB\n")
-			r.set("devices.0.memory_v2.ret", 3, "devices.0.memory_v1.ret", 3, "devices.0.name.Value", "Jetson Thor")
+			r.set("devices.0.memory_v2.ret", 3, "devices.0.memory_v1.ret", 3, "devices.0.name.value", "Jetson Thor")
 			r.set(tt.pairs...)
 			tags, _ := r.scrape()
 			_, there := tags["gpu.0.memoryAllocatedBytes"]

@@ -52,8 +52,8 @@ func TestRandomTrouble(t *testing.T) {
 					r.state[key] = values[random.IntN(len(values))]
 				}
 			}
-			if n := r.state["device_count.Value"]; len(n) > 1 {
-				r.state["device_count.Value"] = "2"
+			if n := r.state["device_count.value"]; len(n) > 1 {
+				r.state["device_count.value"] = "2"
 			}
 			r.write()
 			_, _ = r.scrape()

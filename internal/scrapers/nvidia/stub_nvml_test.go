@@ -229,7 +229,7 @@ func (s *stub) waitFor(name string) {
 
 // gpus puts GPUs with all figures into the state: GPU-0, GPU-1...
 func (s *stub) gpus(n int) {
-	s.set("device_count.Value", n, "driver_version", "590.48.01", "cuda_driver_version", 13010)
+	s.set("device_count.value", n, "driver_version", "590.48.01", "cuda_driver_version", 13010)
 	for i := range n {
 		for key, value := range fullGPU(i) {
 			s.state[fmt.Sprintf("devices.%d.%s", i, key)] = fmt.Sprint(value)
@@ -262,10 +262,10 @@ func fullGPU(i int) map[string]any {
 		"clocks_event_reasons": 0x5, "supported_clocks_event_reasons": 0x1ff, "supported_event_types": 0x1f,
 		"gpm_support": 1,
 	} {
-		gpu[key+".ret"], gpu[key+".Value"] = 0, value
+		gpu[key+".ret"], gpu[key+".value"] = 0, value
 	}
 	for _, id := range slices.Concat(gpmPercent, gpmRates) {
-		gpu[fmt.Sprintf("gpm_metrics.%d.ret", id)], gpu[fmt.Sprintf("gpm_metrics.%d.Value", id)] = 0, id
+		gpu[fmt.Sprintf("gpm_metrics.%d.ret", id)], gpu[fmt.Sprintf("gpm_metrics.%d.value", id)] = 0, id
 	}
 	return gpu
 }

@@ -248,9 +248,9 @@ func migBoard(i int) map[string]any {
 	board := fmt.Sprintf("devices.%d.", i)
 	for key, value := range map[string]any{
 		"utilization.ret": 3, "encoder_utilization.ret": 3,
-		"mig_mode.ret": 0, "mig_mode.current": 1, "mig_mode.pending": 1, "mig_max.ret": 0, "mig_max.Value": 7,
-		"mig.2.handle.ret": 0, "mig.2.name.ret": 0, "mig.2.name.Value": "NVIDIA H100 80GB HBM3 MIG 3g.40gb",
-		"mig.2.uuid.ret": 0, "mig.2.uuid.Value": "MIG-" + strconv.Itoa(i), "mig.2.gi.ret": 0, "mig.2.gi.Value": 5, "mig.2.ci.ret": 0, "mig.2.ci.Value": 0,
+		"mig_mode.ret": 0, "mig_mode.current": 1, "mig_mode.pending": 1, "mig_max.ret": 0, "mig_max.value": 7,
+		"mig.2.handle.ret": 0, "mig.2.name.ret": 0, "mig.2.name.value": "NVIDIA H100 80GB HBM3 MIG 3g.40gb",
+		"mig.2.uuid.ret": 0, "mig.2.uuid.value": "MIG-" + strconv.Itoa(i), "mig.2.gi.ret": 0, "mig.2.gi.value": 5, "mig.2.ci.ret": 0, "mig.2.ci.value": 0,
 		"mig.2.memory_v2.ret": 0, "mig.2.memory_v2.total": 1000, "mig.2.memory_v2.used": 250,
 		"mig.2.memory_v1.ret": 0, "mig.2.memory_v1.total": 1000, "mig.2.memory_v1.used": 300,
 	} {

@@ -245,7 +245,7 @@ func TestCountersFollowTheUUID(t *testing.T) {
 	md, _ = r.scrapeWithin(t.Context())
 	second := startOf(t, md, "gpu.correctedMemoryErrors", 1)
 	require.Greater(t, second, first)
-	r.set("devices.0.uuid.Value", "GPU-1", "devices.1.uuid.Value", "GPU-0")
+	r.set("devices.0.uuid.value", "GPU-1", "devices.1.uuid.value", "GPU-0")
 	md, _ = r.scrapeWithin(t.Context())
 	assert.Equal(t, second, startOf(t, md, "gpu.correctedMemoryErrors", 0))
 	assert.Equal(t, first, startOf(t, md, "gpu.correctedMemoryErrors", 1))
@@ -260,7 +260,7 @@ func TestCountersBeginAnew(t *testing.T) {
 	md, _ = r.scrapeWithin(t.Context())
 	assert.Equal(t, first, startOf(t, md, "gpu.correctedMemoryErrors", 0))
 	before := r.now()
-	r.set("devices.0.ecc_corrected_volatile_2.Value", 1)
+	r.set("devices.0.ecc_corrected_volatile_2.value", 1)
 	md, _ = r.scrapeWithin(t.Context())
 	assert.Equal(t, before.UnixNano(), startOf(t, md, "gpu.correctedMemoryErrors", 0))
 	assert.Equal(t, first, startOf(t, md, "gpu.unCorrectedMemoryErrors", 0))
@@ -291,12 +291,12 @@ func TestHotPlug(t *testing.T) {
 	for range 2 {
 		_, _ = r.scrape()
 	}
-	r.set("device_count.Value", 1)
+	r.set("device_count.value", 1)
 	tags, faults := r.scrape()
 	assert.Equal(t, []string{"0"}, gpusOf(tags))
 	assert.Empty(t, faults)
 	assert.Equal(t, 2, r.count("nvmlGpmSampleFree"))
-	r.set("device_count.Value", 2)
+	r.set("device_count.value", 2)
 	tags, faults = r.scrape()
 	assert.Equal(t, []string{"0", "1"}, gpusOf(tags))
 	assert.Empty(t, faults)
@@ -473,10 +473,10 @@ func TestFiguresNotAvailable(t *testing.T) {
 		"temperature", "power_usage", "enforced_power_limit", "clock_graphics", "clock_sm", "clock_mem", "encoder_utilization", "fan_speed",
 		"pcie_link_gen", "pcie_link_width", "pcie_max_link_gen", "pcie_max_link_width", "pcie_speed", "pcie_replays",
 	} {
-		r.set("devices.0."+key+".Value", none32)
+		r.set("devices.0."+key+".value", none32)
 	}
 	r.set("devices.0.utilization.gpu", none32, "devices.0.utilization.memory", "101",
-		"devices.0.ecc_corrected_volatile_2.Value", none64, "devices.0.ecc_uncorrected_volatile_2.Value", none64, "devices.0.total_energy.Value", none64)
+		"devices.0.ecc_corrected_volatile_2.value", none64, "devices.0.ecc_uncorrected_volatile_2.value", none64, "devices.0.total_energy.value", none64)
 	tags, faults := r.scrape()
 	assert.Empty(t, faults)
 	for _, tag := range []string{
