@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeptFile is a file of /proc, or of a control group, that is read again and
+// KeptFile is a file of /proc, /sys or a control group that is read again and
 // again. It stays open, which saves more than half of the cost of a read, and
 // for a file of a process makes sure that it is still the same process. A file
 // that is not on such a file system, but below a recorded root, is opened anew
@@ -73,7 +73,7 @@ func isKept(fd file) bool {
 		return false
 	}
 	switch st.Type {
-	case unix.PROC_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC:
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC:
 		return true
 	}
 	return false

@@ -7,9 +7,11 @@ package identity
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -92,7 +94,8 @@ type Machine struct {
 	mu   sync.Mutex
 	// host is the machine's resource, once it is complete.
 	host *pcommon.Resource
-	gpus GPUs
+	// gpus are those of each family.
+	gpus map[string]GPUs
 }
 
 // GPUs describes the machine's GPUs; what is empty is unknown.
@@ -101,13 +104,38 @@ type GPUs struct {
 	Type, DriverVersion, CUDAVersion string
 }
 
-// SetGPUs says what GPUs the machine has: from then on its resource does.
-func (m *Machine) SetGPUs(gpus GPUs) {
+// SetGPUs says what GPUs of a family the machine has: from then on its resource
+// does. With several families it has the sum of the counts, and the texts of all.
+func (m *Machine) SetGPUs(family string, gpus GPUs) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.gpus != gpus {
-		m.gpus, m.host = gpus, nil
+	if m.gpus[family] == gpus {
+		return
 	}
+	if m.gpus == nil {
+		m.gpus = map[string]GPUs{}
+	}
+	m.gpus[family], m.host = gpus, nil
+}
+
+// allGPUs are those of all families, in the order of their names.
+func (m *Machine) allGPUs() GPUs {
+	var all GPUs
+	for _, family := range slices.Sorted(maps.Keys(m.gpus)) {
+		g := m.gpus[family]
+		all.Count += g.Count
+		all.Type = joined(all.Type, g.Type)
+		all.DriverVersion = joined(all.DriverVersion, g.DriverVersion)
+		all.CUDAVersion = joined(all.CUDAVersion, g.CUDAVersion)
+	}
+	return all
+}
+
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ", " + b
 }
 
 // hardware holds the counts that describe the machine; 0 means unknown.
@@ -146,12 +174,13 @@ func (m *Machine) Host(ctx context.Context) pcommon.Resource {
 	if hw.memoryTotal > 0 {
 		rb.SetWandbMemoryTotal(int64(hw.memoryTotal))
 	}
-	if m.gpus.Count > 0 {
-		rb.SetWandbGpuCount(int64(m.gpus.Count))
+	gpus := m.allGPUs()
+	if gpus.Count > 0 {
+		rb.SetWandbGpuCount(int64(gpus.Count))
 	}
-	setText(rb.SetWandbGpuType, m.gpus.Type)
-	setText(rb.SetWandbGpuDriverVersion, m.gpus.DriverVersion)
-	setText(rb.SetWandbCudaVersion, m.gpus.CUDAVersion)
+	setText(rb.SetWandbGpuType, gpus.Type)
+	setText(rb.SetWandbGpuDriverVersion, gpus.DriverVersion)
+	setText(rb.SetWandbCudaVersion, gpus.CUDAVersion)
 	resource := rb.Emit()
 	if known {
 		m.host = &resource

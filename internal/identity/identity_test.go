@@ -103,11 +103,17 @@ func TestInstanceIDsAreUniqueAndStable(t *testing.T) {
 func TestGPUsOfTheMachine(t *testing.T) {
 	m := newMachine("a", "", "")
 	assert.NotContains(t, m.Host(t.Context()).Attributes().AsRaw(), "wandb.gpu_count")
-	m.SetGPUs(GPUs{Count: 8, Type: "NVIDIA H100", DriverVersion: "590.48.01", CUDAVersion: "13.1"})
+	m.SetGPUs("nvidia", GPUs{Count: 8, Type: "NVIDIA H100", DriverVersion: "590.48.01", CUDAVersion: "13.1"})
 	assert.Subset(t, m.Host(t.Context()).Attributes().AsRaw(), map[string]any{
 		"wandb.gpu_count": int64(8), "wandb.gpu_type": "NVIDIA H100", "wandb.gpu_driver_version": "590.48.01", "wandb.cuda_version": "13.1",
 	})
-	m.SetGPUs(GPUs{Count: 7})
+	m.SetGPUs("amd", GPUs{Count: 2, Type: "AMD Instinct MI300X", DriverVersion: "6.14.0"})
+	assert.Subset(t, m.Host(t.Context()).Attributes().AsRaw(), map[string]any{
+		"wandb.gpu_count": int64(10), "wandb.gpu_type": "AMD Instinct MI300X, NVIDIA H100",
+		"wandb.gpu_driver_version": "6.14.0, 590.48.01", "wandb.cuda_version": "13.1",
+	}, "of both makers")
+	m.SetGPUs("amd", GPUs{})
+	m.SetGPUs("nvidia", GPUs{Count: 7})
 	got := m.Host(t.Context()).Attributes().AsRaw()
 	assert.Equal(t, int64(7), got["wandb.gpu_count"])
 	assert.NotContains(t, got, "wandb.gpu_type")

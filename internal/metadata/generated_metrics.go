@@ -576,7 +576,7 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuMemoryAllocated: metricInfo{
 		Name:       "gpu.memoryAllocated",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "gpu_parent"},
 	},
 	GpuMemoryAllocatedBytes: metricInfo{
 		Name:       "gpu.memoryAllocatedBytes",
@@ -608,11 +608,11 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuMemoryTotal: metricInfo{
 		Name:       "gpu.memoryTotal",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "gpu_parent"},
 	},
 	GpuMemoryUsed: metricInfo{
 		Name:       "gpu.memoryUsed",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "gpu_parent"},
 	},
 	GpuMigDramActive: metricInfo{
 		Name:       "gpu.mig.dramActive",
@@ -744,7 +744,7 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuProcessMemoryAllocated: metricInfo{
 		Name:       "gpu.process.memoryAllocated",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "gpu_parent"},
 	},
 	GpuProcessMemoryAllocatedBytes: metricInfo{
 		Name:       "gpu.process.memoryAllocatedBytes",
@@ -764,7 +764,7 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuProcessMemoryUsedBytes: metricInfo{
 		Name:       "gpu.process.memoryUsedBytes",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "gpu_parent"},
 	},
 	GpuProcessPowerPercent: metricInfo{
 		Name:       "gpu.process.powerPercent",
@@ -1298,6 +1298,12 @@ func (maof metricAttributeOptionFunc) apply(dp pmetric.NumberDataPoint) {
 func WithGpuModelMetricAttribute(gpuModelAttributeValue string) MetricAttributeOption {
 	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
 		dp.Attributes().PutStr("gpu_model", gpuModelAttributeValue)
+	})
+}
+
+func WithGpuParentMetricAttribute(gpuParentAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("gpu_parent", gpuParentAttributeValue)
 	})
 }
 
@@ -2495,7 +2501,7 @@ type metricGpuClockEventActive struct {
 // init fills gpu.clockEventActive metric with initial data.
 func (m *metricGpuClockEventActive) init() {
 	m.data.SetName("gpu.clockEventActive")
-	m.data.SetDescription("Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD: bits of indep_throttle_status of gpu_metrics v1.3, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); all ones is not supported. Not for Apple.")
+	m.data.SetDescription("Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD, from sysfs: bits of indep_throttle_status of gpu_metrics v1.3 and v2.2 to v2.4, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); of v1.6 to v1.8 whether the residency counters grew since the last scrape: power (ppt), thermal (socket, voltage regulators, HBM), other (prochot); all ones is not supported. Not for Apple.")
 	m.data.SetUnit("1")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -2552,7 +2558,7 @@ type metricGpuCorrectedMemoryErrors struct {
 // init fills gpu.correctedMemoryErrors metric with initial data.
 func (m *metricGpuCorrectedMemoryErrors) init() {
 	m.data.SetName("gpu.correctedMemoryErrors")
-	m.data.SetDescription("Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. AMD, with `extended` only: `ce` of ras/umc_err_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetDescription("Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. AMD, with `extended` only: `ce` of ras/umc_err_count; amd-smi ecc_blocks.UMC.correctable_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -2722,7 +2728,7 @@ type metricGpuEnergy struct {
 // init fills gpu.energy metric with initial data.
 func (m *metricGpuEnergy) init() {
 	m.data.SetName("gpu.energy")
-	m.data.SetDescription("Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics x 15.259 uJ. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
+	m.data.SetDescription("Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics (v1.1 and later) x 15.259 uJ; rocm-smi `Accumulated Energy (uJ)`; amd-smi energy.total_energy_consumption; 0 is no reading. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
 	m.data.SetUnit("J")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -3004,7 +3010,7 @@ type metricGpuGraphicsClock struct {
 // init fills gpu.graphicsClock metric with initial data.
 func (m *metricGpuGraphicsClock) init() {
 	m.data.SetName("gpu.graphicsClock")
-	m.data.SetDescription("Graphics clock of the GPU. NVIDIA: nvmlDeviceGetClockInfo(GRAPHICS); 0 is valid (parked). AMD, with `extended` only: hwmon freq1_input (label sclk) / 10^6. Apple: gpu.freq.")
+	m.data.SetDescription("Graphics clock of the GPU. NVIDIA: nvmlDeviceGetClockInfo(GRAPHICS); 0 is valid (parked). AMD, with `extended` only: hwmon freqN_input with the label sclk / 10^6; rocm-smi `sclk clock speed:`; amd-smi clock.gfx_0.clk. Apple: gpu.freq.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3284,7 +3290,7 @@ type metricGpuMemoryAllocated struct {
 // init fills gpu.memoryAllocated metric with initial data.
 func (m *metricGpuMemoryAllocated) init() {
 	m.data.SetName("gpu.memoryAllocated")
-	m.data.SetDescription("Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT, for partitions and MI300A the memory that the KFD tells; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.")
+	m.data.SetDescription("Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT (rocm-smi knows VRAM only), for partitions beyond the first 100 x the sum of vram_<gpu_id> of /sys/class/kfd/kfd/proc / size_in_bytes of the node, for MI300A (a VRAM of 0) GTT used / size_in_bytes; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3396,7 +3402,7 @@ type metricGpuMemoryClock struct {
 // init fills gpu.memoryClock metric with initial data.
 func (m *metricGpuMemoryClock) init() {
 	m.data.SetName("gpu.memoryClock")
-	m.data.SetDescription("Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. AMD, with `extended` only: hwmon freq2_input (label mclk) / 10^6. Not for Apple.")
+	m.data.SetDescription("Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. AMD, with `extended` only: hwmon freqN_input with the label mclk / 10^6; rocm-smi `mclk clock speed:`; amd-smi clock.mem_0.clk. Not for Apple.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4740,7 +4746,7 @@ type metricGpuPcieReplays struct {
 // init fills gpu.pcieReplays metric with initial data.
 func (m *metricGpuPcieReplays) init() {
 	m.data.SetName("gpu.pcieReplays")
-	m.data.SetDescription("PCIe packets sent again after an error. NVIDIA: nvmlDeviceGetPcieReplayCounter. AMD: pcie_replay_count of sysfs. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
+	m.data.SetDescription("PCIe packets sent again after an error. NVIDIA: nvmlDeviceGetPcieReplayCounter. AMD: pcie_replay_count of sysfs; rocm-smi `PCIe Replay Count`; amd-smi pcie.replay_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
 	m.data.SetUnit("{replay}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -6941,7 +6947,7 @@ type metricGpuUnCorrectedMemoryErrors struct {
 // init fills gpu.unCorrectedMemoryErrors metric with initial data.
 func (m *metricGpuUnCorrectedMemoryErrors) init() {
 	m.data.SetName("gpu.unCorrectedMemoryErrors")
-	m.data.SetDescription("Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. AMD, with `extended` only: `ue` of ras/umc_err_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetDescription("Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. AMD, with `extended` only: `ue` of ras/umc_err_count; amd-smi ecc_blocks.UMC.uncorrectable_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)

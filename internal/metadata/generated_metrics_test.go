@@ -176,7 +176,7 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuMemoryDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true))
+			mb.RecordGpuMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithGpuParentMetricAttribute("gpu_parent-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordGpuMemoryAllocatedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true))
@@ -200,10 +200,10 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuMemoryTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMemoryTotalDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true))
+			mb.RecordGpuMemoryTotalDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithGpuParentMetricAttribute("gpu_parent-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMemoryUsedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuMemoryUsedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithGpuParentMetricAttribute("gpu_parent-val"))
 
 			allMetricsCount++
 			mb.RecordGpuMigDramActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
@@ -302,7 +302,7 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuProcessMemoryDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuProcessMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true))
+			mb.RecordGpuProcessMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithGpuParentMetricAttribute("gpu_parent-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordGpuProcessMemoryAllocatedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true))
@@ -317,7 +317,7 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuProcessMemoryReadWriteActivityDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 
 			allMetricsCount++
-			mb.RecordGpuProcessMemoryUsedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuProcessMemoryUsedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithGpuParentMetricAttribute("gpu_parent-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordGpuProcessPowerPercentDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
@@ -967,7 +967,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.clockEventActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD: bits of indep_throttle_status of gpu_metrics v1.3, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); all ones is not supported. Not for Apple.", mi.Description())
+					assert.Equal(t, "Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD, from sysfs: bits of indep_throttle_status of gpu_metrics v1.3 and v2.2 to v2.4, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); of v1.6 to v1.8 whether the residency counters grew since the last scrape: power (ppt), thermal (socket, voltage regulators, HBM), other (prochot); all ones is not supported. Not for Apple.", mi.Description())
 					assert.Equal(t, "1", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -994,7 +994,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.correctedMemoryErrors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. AMD, with `extended` only: `ce` of ras/umc_err_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
+					assert.Equal(t, "Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. AMD, with `extended` only: `ce` of ras/umc_err_count; amd-smi ecc_blocks.UMC.correctable_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -1068,7 +1068,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.energy"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics x 15.259 uJ. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.", mi.Description())
+					assert.Equal(t, "Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics (v1.1 and later) x 15.259 uJ; rocm-smi `Accumulated Energy (uJ)`; amd-smi energy.total_energy_consumption; 0 is no reading. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.", mi.Description())
 					assert.Equal(t, "J", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -1190,7 +1190,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.graphicsClock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Graphics clock of the GPU. NVIDIA: nvmlDeviceGetClockInfo(GRAPHICS); 0 is valid (parked). AMD, with `extended` only: hwmon freq1_input (label sclk) / 10^6. Apple: gpu.freq.", mi.Description())
+					assert.Equal(t, "Graphics clock of the GPU. NVIDIA: nvmlDeviceGetClockInfo(GRAPHICS); 0 is valid (parked). AMD, with `extended` only: hwmon freqN_input with the label sclk / 10^6; rocm-smi `sclk clock speed:`; amd-smi clock.gfx_0.clk. Apple: gpu.freq.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1310,7 +1310,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.memoryAllocated"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT, for partitions and MI300A the memory that the KFD tells; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.", mi.Description())
+					assert.Equal(t, "Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT (rocm-smi knows VRAM only), for partitions beyond the first 100 x the sum of vram_<gpu_id> of /sys/class/kfd/kfd/proc / size_in_bytes of the node, for MI300A (a VRAM of 0) GTT used / size_in_bytes; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1332,6 +1332,9 @@ func TestMetricsBuilder(t *testing.T) {
 					memoryUnifiedAttrVal, ok := dp.Attributes().Get("memory_unified")
 					assert.True(t, ok)
 					assert.True(t, memoryUnifiedAttrVal.Bool())
+					gpuParentAttrVal, ok := dp.Attributes().Get("gpu_parent")
+					assert.True(t, ok)
+					assert.Equal(t, "gpu_parent-val", gpuParentAttrVal.Str())
 				case "gpu.memoryAllocatedBytes":
 					assert.False(t, validatedMetrics["gpu.memoryAllocatedBytes"], "Found a duplicate in the metrics slice: gpu.memoryAllocatedBytes")
 					validatedMetrics["gpu.memoryAllocatedBytes"] = true
@@ -1364,7 +1367,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.memoryClock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. AMD, with `extended` only: hwmon freq2_input (label mclk) / 10^6. Not for Apple.", mi.Description())
+					assert.Equal(t, "Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. AMD, with `extended` only: hwmon freqN_input with the label mclk / 10^6; rocm-smi `mclk clock speed:`; amd-smi clock.mem_0.clk. Not for Apple.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1530,6 +1533,9 @@ func TestMetricsBuilder(t *testing.T) {
 					memoryUnifiedAttrVal, ok := dp.Attributes().Get("memory_unified")
 					assert.True(t, ok)
 					assert.True(t, memoryUnifiedAttrVal.Bool())
+					gpuParentAttrVal, ok := dp.Attributes().Get("gpu_parent")
+					assert.True(t, ok)
+					assert.Equal(t, "gpu_parent-val", gpuParentAttrVal.Str())
 				case "gpu.memoryUsed":
 					assert.False(t, validatedMetrics["gpu.memoryUsed"], "Found a duplicate in the metrics slice: gpu.memoryUsed")
 					validatedMetrics["gpu.memoryUsed"] = true
@@ -1554,6 +1560,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					gpuParentAttrVal, ok := dp.Attributes().Get("gpu_parent")
+					assert.True(t, ok)
+					assert.Equal(t, "gpu_parent-val", gpuParentAttrVal.Str())
 				case "gpu.mig.dramActive":
 					assert.False(t, validatedMetrics["gpu.mig.dramActive"], "Found a duplicate in the metrics slice: gpu.mig.dramActive")
 					validatedMetrics["gpu.mig.dramActive"] = true
@@ -2042,7 +2051,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.pcieReplays"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "PCIe packets sent again after an error. NVIDIA: nvmlDeviceGetPcieReplayCounter. AMD: pcie_replay_count of sysfs. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.", mi.Description())
+					assert.Equal(t, "PCIe packets sent again after an error. NVIDIA: nvmlDeviceGetPcieReplayCounter. AMD: pcie_replay_count of sysfs; rocm-smi `PCIe Replay Count`; amd-smi pcie.replay_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.", mi.Description())
 					assert.Equal(t, "{replay}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -2452,6 +2461,9 @@ func TestMetricsBuilder(t *testing.T) {
 					memoryUnifiedAttrVal, ok := dp.Attributes().Get("memory_unified")
 					assert.True(t, ok)
 					assert.True(t, memoryUnifiedAttrVal.Bool())
+					gpuParentAttrVal, ok := dp.Attributes().Get("gpu_parent")
+					assert.True(t, ok)
+					assert.Equal(t, "gpu_parent-val", gpuParentAttrVal.Str())
 				case "gpu.process.memoryAllocatedBytes":
 					assert.False(t, validatedMetrics["gpu.process.memoryAllocatedBytes"], "Found a duplicate in the metrics slice: gpu.process.memoryAllocatedBytes")
 					validatedMetrics["gpu.process.memoryAllocatedBytes"] = true
@@ -2575,6 +2587,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					gpuParentAttrVal, ok := dp.Attributes().Get("gpu_parent")
+					assert.True(t, ok)
+					assert.Equal(t, "gpu_parent-val", gpuParentAttrVal.Str())
 				case "gpu.process.powerPercent":
 					assert.False(t, validatedMetrics["gpu.process.powerPercent"], "Found a duplicate in the metrics slice: gpu.process.powerPercent")
 					validatedMetrics["gpu.process.powerPercent"] = true
@@ -3013,7 +3028,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.unCorrectedMemoryErrors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. AMD, with `extended` only: `ue` of ras/umc_err_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
+					assert.Equal(t, "Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. AMD, with `extended` only: `ue` of ras/umc_err_count; amd-smi ecc_blocks.UMC.uncorrectable_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())

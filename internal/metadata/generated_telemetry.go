@@ -32,6 +32,9 @@ type TelemetryBuilder struct {
 	WandbsysFamilyScrapeDuration metric.Float64ObservableGauge
 	WandbsysFamilyScrapeSuccess  metric.Int64ObservableGauge
 	WandbsysFamilyState          metric.Int64ObservableGauge
+	WandbsysFamilyToolCPUTime    metric.Float64Counter
+	WandbsysFamilyToolRuns       metric.Int64Counter
+	WandbsysFamilyToolTime       metric.Float64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -165,6 +168,24 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_wandbsys_family_state",
 		metric.WithDescription("Always 1; the attributes say in which state the family is and why. One point per family. [Alpha]"),
 		metric.WithUnit("1"),
+	)
+	errs = errors.Join(errs, err)
+	builder.WandbsysFamilyToolCPUTime, err = builder.meter.Float64Counter(
+		"otelcol_wandbsys_family_tool_cpu_time",
+		metric.WithDescription("CPU time of the programs that the family starts (amd-smi, rocm-smi), with that of the programs that they start. [Alpha]"),
+		metric.WithUnit("s"),
+	)
+	errs = errors.Join(errs, err)
+	builder.WandbsysFamilyToolRuns, err = builder.meter.Int64Counter(
+		"otelcol_wandbsys_family_tool_runs",
+		metric.WithDescription("How often the family started a program. [Alpha]"),
+		metric.WithUnit("{run}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.WandbsysFamilyToolTime, err = builder.meter.Float64Counter(
+		"otelcol_wandbsys_family_tool_time",
+		metric.WithDescription("How long the programs that the family starts ran. [Alpha]"),
+		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

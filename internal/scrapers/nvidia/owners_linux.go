@@ -4,16 +4,12 @@
 package nvidia
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
@@ -30,7 +26,7 @@ type pidOwners struct {
 }
 
 func newOwners(set scrapers.Settings, cfg *Config) owners {
-	if !set.Workloads.IsSet() || (!usesProcesses(&set.Metrics.Metrics) && !set.Workloads.WantsHolders()) {
+	if !set.Workloads.IsSet() || (!gpus.UsesProcesses(&set.Metrics.Metrics) && !set.Workloads.WantsHolders()) {
 		return nil
 	}
 	return &pidOwners{
@@ -52,7 +48,7 @@ func (o *pidOwners) of(ctx context.Context, r *reading) ([]user, error) {
 	if !sees {
 		return nil, nil
 	}
-	view, err := o.view(ctx, pids)
+	view, err := gpus.View(ctx, o.workloads, o.interval, pids)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +65,6 @@ func (o *pidOwners) of(ctx context.Context, r *reading) ([]user, error) {
 		}
 	}
 	return users, nil
-}
-
-// view is the latest, or a new one where that does not know a process.
-func (o *pidOwners) view(ctx context.Context, pids []int) (*workload.View, error) {
-	view, err := o.workloads.Recent(ctx, o.interval)
-	if err != nil || !slices.ContainsFunc(pids, func(pid int) bool { return view.Snapshot.Find(pid) == nil }) {
-		return view, err
-	}
-	return o.workloads.Take(ctx)
 }
 
 func pidsOf(r *reading) []int {
@@ -106,18 +93,10 @@ func usedBy(view *workload.View, w *workload.Workload, d *deviceReading) (usedGP
 	return g, uses
 }
 
-// initialNamespace is the number of the machine's own pid namespace.
-const initialNamespace = "pid:[4026531836]"
-
-// seesMachine tells whether the pids below the root path are the machine's: there
-// pid 2 is the parent of the kernel's threads. It says once when they are not.
+// seesMachine tells whether the driver's pids are those that we see. It says once
+// when they are not.
 func (o *pidOwners) seesMachine() bool {
-	content, err := guard.ReadFile(filepath.Join("/", o.rootPath, "proc/2/stat"), 4096)
-	sees := err == nil && bytes.HasPrefix(content, []byte("2 (kthreadd) "))
-	if !sees && o.rootPath == "" {
-		link, err := os.Readlink("/proc/self/ns/pid")
-		sees = err == nil && link == initialNamespace
-	}
+	sees := gpus.SeesMachine(o.rootPath)
 	if sees == o.foreign {
 		o.foreign = !sees
 		if o.foreign {

@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
@@ -112,48 +113,6 @@ func makesSense(m optional.Of[memoryReading]) bool {
 
 func (m memoryReading) percent() float64 { return 100 * float64(m.used) / float64(m.total) }
 
-// recordPoint is how the builder records a figure of a GPU.
-type recordPoint func(ts pcommon.Timestamp, value float64, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
-
-// recordCount is recordPoint for whole numbers.
-type recordCount func(ts pcommon.Timestamp, value, index int64, vendor metadata.AttributeGpuVendor, options ...metadata.MetricAttributeOption)
-
-// recorders record the figures that a GPU has on the machine's resource, and again
-// on those of the workloads that use it.
-type recorders struct {
-	gpu, memory, encoder, temp, memoryAllocated    recordPoint
-	powerWatts, powerPercent, powerLimit           recordPoint
-	memoryAllocatedBytes                           recordCount
-	graphicsClock, smClock, memoryClock            recordCount
-	correctedMemoryErrors, uncorrectedMemoryErrors recordCount
-}
-
-func machineRecorders(b *metadata.MetricsBuilder) recorders {
-	return recorders{
-		gpu: b.RecordGpuGpuDataPoint, memory: b.RecordGpuMemoryDataPoint, encoder: b.RecordGpuEncoderUtilizationDataPoint,
-		temp: b.RecordGpuTempDataPoint, memoryAllocated: b.RecordGpuMemoryAllocatedDataPoint,
-		powerWatts: b.RecordGpuPowerWattsDataPoint, powerPercent: b.RecordGpuPowerPercentDataPoint,
-		powerLimit:           b.RecordGpuEnforcedPowerLimitWattsDataPoint,
-		memoryAllocatedBytes: b.RecordGpuMemoryAllocatedBytesDataPoint,
-		graphicsClock:        b.RecordGpuGraphicsClockDataPoint, smClock: b.RecordGpuSmClockDataPoint, memoryClock: b.RecordGpuMemoryClockDataPoint,
-		correctedMemoryErrors:   b.RecordGpuCorrectedMemoryErrorsDataPoint,
-		uncorrectedMemoryErrors: b.RecordGpuUnCorrectedMemoryErrorsDataPoint,
-	}
-}
-
-func workloadRecorders(b *metadata.MetricsBuilder) recorders {
-	return recorders{
-		gpu: b.RecordGpuProcessGpuDataPoint, memory: b.RecordGpuProcessMemoryDataPoint, encoder: b.RecordGpuProcessEncoderUtilizationDataPoint,
-		temp: b.RecordGpuProcessTempDataPoint, memoryAllocated: b.RecordGpuProcessMemoryAllocatedDataPoint,
-		powerWatts: b.RecordGpuProcessPowerWattsDataPoint, powerPercent: b.RecordGpuProcessPowerPercentDataPoint,
-		powerLimit:           b.RecordGpuProcessEnforcedPowerLimitWattsDataPoint,
-		memoryAllocatedBytes: b.RecordGpuProcessMemoryAllocatedBytesDataPoint,
-		graphicsClock:        b.RecordGpuProcessGraphicsClockDataPoint, smClock: b.RecordGpuProcessSmClockDataPoint, memoryClock: b.RecordGpuProcessMemoryClockDataPoint,
-		correctedMemoryErrors:   b.RecordGpuProcessCorrectedMemoryErrorsDataPoint,
-		uncorrectedMemoryErrors: b.RecordGpuProcessUnCorrectedMemoryErrorsDataPoint,
-	}
-}
-
 func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
 	options := d.attributes.options
 	recordFigures(now, d, &s.onMachine)
@@ -167,42 +126,42 @@ func (s *gpuScraper) recordDevice(now pcommon.Timestamp, d *deviceReading) {
 }
 
 // recordFigures records all but the counters, which have start times.
-func recordFigures(now pcommon.Timestamp, d *deviceReading, to *recorders) {
+func recordFigures(now pcommon.Timestamp, d *deviceReading, to *gpus.Recorders) {
 	i, options := int64(d.index), d.attributes.options
 	if v, ok := percentOf(d.gpu, maxPercent); ok {
-		to.gpu(now, v, i, nvidia, options...)
+		to.GPU(now, v, i, nvidia, options...)
 	}
 	if v, ok := percentOf(d.memory, maxPercent); ok {
-		to.memory(now, v, i, nvidia, options...)
+		to.Memory(now, v, i, nvidia, options...)
 	}
 	if v, ok := percentOf(d.encoder, maxPercent); ok {
-		to.encoder(now, v, i, nvidia, options...)
+		to.Encoder(now, v, i, nvidia, options...)
 	}
 	if v, ok := percentOf(d.temperature, maxTemperature); ok {
-		to.temp(now, v, i, nvidia, options...)
+		to.Temp(now, v, i, nvidia, options...)
 	}
 	if makesSense(d.usage) {
 		m, memoryOptions := d.usage.Value, d.memoryOptions()
-		to.memoryAllocated(now, m.percent(), i, nvidia, memoryOptions...)
-		to.memoryAllocatedBytes(now, int64(m.used), i, nvidia, memoryOptions...)
+		to.MemoryAllocated(now, m.percent(), i, nvidia, memoryOptions...)
+		to.MemoryAllocatedBytes(now, int64(m.used), i, nvidia, memoryOptions...)
 	}
 	if v, ok := d.watts(); ok {
-		to.powerWatts(now, v, i, nvidia, options...)
+		to.PowerWatts(now, v, i, nvidia, options...)
 	}
 	if v, ok := d.powerPercent(); ok {
-		to.powerPercent(now, v, i, nvidia, options...)
+		to.PowerPercent(now, v, i, nvidia, options...)
 	}
 	if v, ok := d.limitWatts(); ok {
-		to.powerLimit(now, v, i, nvidia, options...)
+		to.PowerLimit(now, v, i, nvidia, options...)
 	}
 	if c := d.clocks.graphics; c.Known {
-		to.graphicsClock(now, int64(c.Value), i, nvidia, options...)
+		to.GraphicsClock(now, int64(c.Value), i, nvidia, options...)
 	}
 	if c := d.clocks.sm; c.Known {
-		to.smClock(now, int64(c.Value), i, nvidia, options...)
+		to.SMClock(now, int64(c.Value), i, nvidia, options...)
 	}
 	if c := d.clocks.memory; c.Known {
-		to.memoryClock(now, int64(c.Value), i, nvidia, options...)
+		to.MemoryClock(now, int64(c.Value), i, nvidia, options...)
 	}
 }
 
@@ -220,14 +179,14 @@ func (s *gpuScraper) startAt(start time.Time) {
 	}
 }
 
-func (s *gpuScraper) recordErrors(now pcommon.Timestamp, d *deviceReading, to *recorders) {
+func (s *gpuScraper) recordErrors(now pcommon.Timestamp, d *deviceReading, to *gpus.Recorders) {
 	if e := d.corrected; e.Known {
 		s.begin(d, "corrected", float64(e.Value))
-		to.correctedMemoryErrors(now, int64(e.Value), int64(d.index), nvidia, d.attributes.options...)
+		to.CorrectedMemoryErrors(now, int64(e.Value), int64(d.index), nvidia, d.attributes.options...)
 	}
 	if e := d.uncorrected; e.Known {
 		s.begin(d, "uncorrected", float64(e.Value))
-		to.uncorrectedMemoryErrors(now, int64(e.Value), int64(d.index), nvidia, d.attributes.options...)
+		to.UncorrectedMemoryErrors(now, int64(e.Value), int64(d.index), nvidia, d.attributes.options...)
 	}
 }
 
@@ -365,7 +324,7 @@ var (
 type profileMetric struct {
 	id     uint32
 	scale  float64
-	record recordPoint
+	record gpus.RecordPoint
 }
 
 // gpuProfile are those of a GPU, instanceProfile those of an MIG instance.

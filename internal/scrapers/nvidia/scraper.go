@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/absolute"
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
@@ -39,7 +40,7 @@ type gpuScraper struct {
 	builder  *metadata.MetricsBuilder
 	counters absolute.Counters
 	// onMachine and onWorkload record the figures that both have.
-	onMachine, onWorkload recorders
+	onMachine, onWorkload gpus.Recorders
 	// gpuProfile and instanceProfile are the metrics that GPM gives.
 	gpuProfile, instanceProfile []profileMetric
 	// owners tells whose processes are on the GPUs; nil when nobody is asked for.
@@ -73,8 +74,8 @@ func newScraperFor(set scrapers.Settings, cfg *Config, src source) *gpuScraper {
 		want:            wantOf(&set.Metrics.Metrics, cfg, owners != nil),
 		mig:             cfg.MIG,
 		builder:         builder,
-		onMachine:       machineRecorders(builder),
-		onWorkload:      workloadRecorders(builder),
+		onMachine:       gpus.OnMachine(builder),
+		onWorkload:      gpus.OnWorkload(builder),
 		gpuProfile:      gpuProfile(builder),
 		instanceProfile: instanceProfile(builder),
 		owners:          owners,
@@ -129,7 +130,7 @@ func (s *gpuScraper) describe(r *reading) {
 		s.model = r.devices[0].name
 	}
 	r.gpus.Type = s.model
-	s.identity.SetGPUs(r.gpus)
+	s.identity.SetGPUs(familyName, r.gpus)
 }
 
 // user is a workload and the GPUs that it uses.
@@ -148,16 +149,6 @@ type usedGPU struct {
 // owners finds the workloads that use the GPUs of a reading.
 type owners interface {
 	of(ctx context.Context, r *reading) ([]user, error)
-}
-
-// usesProcesses tells whether a metric is on that needs to know who uses a GPU.
-func usesProcesses(m *metadata.MetricsConfig) bool {
-	return m.GpuProcessGpu.Enabled || m.GpuProcessMemory.Enabled || m.GpuProcessMemoryAllocated.Enabled ||
-		m.GpuProcessMemoryAllocatedBytes.Enabled || m.GpuProcessTemp.Enabled || m.GpuProcessPowerWatts.Enabled ||
-		m.GpuProcessPowerPercent.Enabled || m.GpuProcessEnforcedPowerLimitWatts.Enabled ||
-		m.GpuProcessEncoderUtilization.Enabled || m.GpuProcessGraphicsClock.Enabled || m.GpuProcessSmClock.Enabled ||
-		m.GpuProcessMemoryClock.Enabled || m.GpuProcessCorrectedMemoryErrors.Enabled ||
-		m.GpuProcessUnCorrectedMemoryErrors.Enabled || m.GpuProcessMemoryUsedBytes.Enabled
 }
 
 // wantOf tells what the metrics that are on need.

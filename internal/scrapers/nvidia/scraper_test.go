@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
@@ -323,8 +324,6 @@ func TestWantOf(t *testing.T) {
 	for _, name := range []string{"PcieTxBytes", "PcieRxBytes", "NvlinkTxBytes", "NvlinkRxBytes"} {
 		needs["Gpu"+name] = want{profiling: true}
 	}
-	// These are not NVIDIA's.
-	others := map[string]bool{"GpuProcessMemoryOverDrive": true, "GpuProcessMemoryReadWriteActivity": true}
 	cfg := defaultConfig().(*Config)
 	fields := reflect.TypeFor[metadata.MetricsConfig]()
 	for i := range fields.NumField() {
@@ -334,7 +333,7 @@ func TestWantOf(t *testing.T) {
 		reflect.ValueOf(&m).Elem().Field(i).FieldByName("Enabled").SetBool(true)
 		got := wantOf(&m, cfg, false)
 		assert.Equal(t, needs[name], got, name)
-		assert.Equal(t, strings.HasPrefix(name, "GpuProcess") && !others[name], usesProcesses(&m), name)
+		assert.Equal(t, strings.HasPrefix(name, "GpuProcess"), gpus.UsesProcesses(&m), name)
 	}
 	m := metadata.NewDefaultMetricsBuilderConfig().Metrics
 	assert.Equal(t, want{mig: true, processes: true}, wantOf(&m, cfg, true), "by default")

@@ -1,0 +1,78 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package amd
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+)
+
+// Config is the section `scrapers::amd`.
+type Config struct {
+	// CommonConfig holds the keys that every family has.
+	CommonConfig scrapers.CommonConfig `mapstructure:",squash"`
+
+	// Source says where the figures come from.
+	Source sourceName `mapstructure:"source"`
+	// AMDSMIPath and ROCmSMIPath are the tools; empty means that they are looked
+	// for where ROCm installs them, and in PATH.
+	AMDSMIPath  string `mapstructure:"amd_smi_path"`
+	ROCmSMIPath string `mapstructure:"rocm_smi_path"`
+	// ToolTimeout is how long a tool may run; 0 means 30 s for amd-smi and 10 s for
+	// rocm-smi. It may be longer than the family's timeout: the answer then comes
+	// with a later scrape.
+	ToolTimeout time.Duration `mapstructure:"tool_timeout"`
+}
+
+// sourceName is where the figures come from.
+type sourceName string
+
+const (
+	// sourceAuto is the first of the others that finds a GPU.
+	sourceAuto    sourceName = "auto"
+	sourceSysfs   sourceName = "sysfs"
+	sourceAMDSMI  sourceName = "amd-smi"
+	sourceROCmSMI sourceName = "rocm-smi"
+)
+
+// Validate tells whether the value is known.
+func (s sourceName) Validate() error {
+	switch s {
+	case sourceAuto, sourceSysfs, sourceAMDSMI, sourceROCmSMI:
+		return nil
+	}
+	return fmt.Errorf("unknown value %q; use auto, sysfs, amd-smi or rocm-smi", string(s))
+}
+
+func defaultConfig() scrapers.Config { return &Config{Source: sourceAuto} }
+
+// Common implements scrapers.Config.
+func (c *Config) Common() *scrapers.CommonConfig { return &c.CommonConfig }
+
+// Validate checks the section; the receiver checks the common keys.
+func (c *Config) Validate() error {
+	return errors.Join(
+		checkPath("amd_smi_path", c.AMDSMIPath),
+		checkPath("rocm_smi_path", c.ROCmSMIPath),
+		checkTimeout(c.ToolTimeout),
+	)
+}
+
+func checkPath(key, path string) error {
+	if path != "" && !filepath.IsAbs(path) {
+		return fmt.Errorf("%s: %q: must be absolute", key, path)
+	}
+	return nil
+}
+
+func checkTimeout(d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("tool_timeout: %s: must not be below 0", d)
+	}
+	return nil
+}

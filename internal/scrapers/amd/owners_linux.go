@@ -1,0 +1,292 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package amd
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
+)
+
+// idleRecheck is how long a process that had no GPU open is left alone: to look
+// costs a system call for each of its descriptors.
+const idleRecheck = 30 * time.Second
+
+// strangeLooks is how often pids of the KFD must be unknown here before they are
+// taken for those of another namespace: processes come and go.
+const strangeLooks = 2
+
+// kernelOwners finds the workloads that use the GPUs by what the KFD tells of
+// processes that compute, and by the descriptors of the others.
+type kernelOwners struct {
+	sysfs     *sysfs
+	workloads *workload.Discovery
+	rootPath  string
+	interval  time.Duration
+	logger    *zap.Logger
+	clock     func() time.Time
+
+	// idle are the processes that had no GPU open, by when they were looked at.
+	idle map[workload.Key]time.Time
+	// looking guards the looks into processes.
+	looking guard.Slot
+	// strange counts the looks in a row with unknown pids.
+	strange         int
+	foreign, denied bool
+}
+
+func newOwners(set scrapers.Settings, cfg *Config, sys *sysfs) owners {
+	if !set.Workloads.IsSet() || (!gpus.UsesProcesses(&set.Metrics.Metrics) && !set.Workloads.WantsHolders()) {
+		return nil
+	}
+	return &kernelOwners{
+		sysfs: sys, workloads: set.Workloads, rootPath: set.RootPath, logger: set.Receiver.Logger,
+		interval: cfg.CommonConfig.Timing.CollectionInterval, clock: time.Now, idle: map[workload.Key]time.Time{},
+	}
+}
+
+// of implements owners.
+func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
+	if err := o.sysfs.list(ctx); err != nil {
+		return nil, err
+	}
+	kfd, err := o.sysfs.kfdProcesses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view, kfd, err := o.known(ctx, kfd)
+	if err != nil {
+		return nil, err
+	}
+	if r.complete {
+		o.workloads.SetHolders(familyName, holders(kfd))
+	}
+	use := &usage{devices: o.sysfs.devices, kfd: kfd}
+	var members []*workload.Process
+	for _, w := range view.Workloads {
+		members = append(members, w.Members...)
+	}
+	clients, err := o.clients(ctx, members, use)
+	if err != nil {
+		return nil, err
+	}
+	use.clients = clients
+	var users []user
+	for _, w := range view.Workloads {
+		pids := make([]int, len(w.Members))
+		for i, p := range w.Members {
+			pids[i] = p.Pid
+		}
+		if used := use.of(pids, r); len(used) > 0 {
+			users = append(users, user{who: &w.Identity, gpus: used})
+		}
+	}
+	return users, nil
+}
+
+// known returns the workloads, and those of the KFD's processes that can be found
+// here: none, where its pids are those of another namespace.
+func (o *kernelOwners) known(ctx context.Context, kfd []kfdProcess) (*workload.View, []kfdProcess, error) {
+	pids := make([]int, len(kfd))
+	for i := range kfd {
+		pids[i] = kfd[i].pid
+	}
+	view, err := gpus.View(ctx, o.workloads, o.interval, pids)
+	if err != nil || len(kfd) == 0 {
+		return view, kfd, err
+	}
+	if !o.sees(func(pid int) bool { return view.Snapshot.Find(pid) != nil }, pids) {
+		return view, nil, nil
+	}
+	return view, kfd, nil
+}
+
+// sees tells whether the KFD's pids, which are the machine's, are those that we
+// see. It says once when they are not.
+func (o *kernelOwners) sees(isHere func(pid int) bool, pids []int) bool {
+	foreign := o.foreign
+	switch {
+	case gpus.SeesMachine(o.rootPath):
+		foreign = false
+	case o.rootPath == "":
+		foreign = true
+	case slices.ContainsFunc(pids, func(pid int) bool { return !isHere(pid) }):
+		o.strange++
+		foreign = foreign || o.strange >= strangeLooks
+	default:
+		o.strange, foreign = 0, false
+	}
+	if foreign && !o.foreign {
+		o.logger.Warn("Processes that compute on GPUs are known by their descriptors only: the driver tells the machine's process ids, which are not visible here",
+			zap.String("cure", "run the collector in the machine's pid namespace (hostPID), or mount the machine's / and set root_path"))
+	}
+	o.foreign = foreign
+	return !foreign
+}
+
+// holders are the processes that have memory or a queue on a GPU.
+func holders(kfd []kfdProcess) []int {
+	var pids []int
+	for i := range kfd {
+		if len(kfd[i].gpus) > 0 {
+			pids = append(pids, kfd[i].pid)
+		}
+	}
+	return pids
+}
+
+// clients looks into the processes that the KFD says nothing of.
+func (o *kernelOwners) clients(ctx context.Context, members []*workload.Process, use *usage) (map[int][]drmClient, error) {
+	now := o.clock()
+	maps.DeleteFunc(o.idle, func(_ workload.Key, at time.Time) bool { return now.Sub(at) >= idleRecheck || now.Before(at) })
+	var look []*workload.Process
+	for _, p := range members {
+		if _, idle := o.idle[p.Key()]; !idle && !use.computes(p.Pid) && !p.Blocked {
+			look = append(look, p)
+		}
+	}
+	if len(look) == 0 {
+		return nil, nil
+	}
+	found, err := guard.Call(ctx, &o.looking, func(context.Context) (looked, error) { return lookAt(o.rootPath, look), nil })
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range look {
+		if len(found.clients[p.Pid]) == 0 {
+			o.idle[p.Key()] = now
+		}
+	}
+	if found.denied && !o.denied {
+		o.logger.Warn("Some processes cannot be looked into, so that their use of GPUs without compute is not known",
+			zap.String("cure", "run the collector as root, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"))
+	}
+	o.denied = o.denied || found.denied
+	return found.clients, nil
+}
+
+// looked is what looks into processes found.
+type looked struct {
+	clients map[int][]drmClient
+	denied  bool
+}
+
+func lookAt(rootPath string, processes []*workload.Process) looked {
+	found := looked{clients: map[int][]drmClient{}}
+	for _, p := range processes {
+		clients, err := clientsOf(filepath.Join("/", rootPath, "proc", strconv.Itoa(p.Pid)))
+		found.denied = found.denied || errors.Is(err, fs.ErrPermission)
+		if len(clients) > 0 {
+			found.clients[p.Pid] = clients
+		}
+	}
+	return found
+}
+
+// usage tells who uses which GPU.
+type usage struct {
+	devices []*device
+	kfd     []kfdProcess
+	clients map[int][]drmClient
+}
+
+func (u *usage) kfdOf(pid int) *kfdProcess {
+	for i := range u.kfd {
+		if u.kfd[i].pid == pid {
+			return &u.kfd[i]
+		}
+	}
+	return nil
+}
+
+// computes tells whether the KFD knows what a process uses.
+func (u *usage) computes(pid int) bool {
+	p := u.kfdOf(pid)
+	return p != nil && len(p.gpus) > 0
+}
+
+// of returns the GPUs of a reading that some processes use.
+func (u *usage) of(pids []int, r *reading) []usedGPU {
+	memory := make([]optional.Of[int64], len(u.devices))
+	used := make([]bool, len(u.devices))
+	seen := []drmClient{}
+	for _, pid := range pids {
+		p := u.kfdOf(pid)
+		if p != nil && len(p.gpus) > 0 {
+			u.addCompute(p, used, memory)
+			continue
+		}
+		for _, c := range u.clients[pid] {
+			if isDuplicate(seen, &c) {
+				continue
+			}
+			seen = append(seen, c)
+			u.addClient(&c, p != nil, used, memory)
+		}
+	}
+	var all []usedGPU
+	for i := range r.cards {
+		if at := u.deviceOf(r, i); at >= 0 && used[at] {
+			all = append(all, usedGPU{card: &r.cards[i], memory: memory[at]})
+		}
+	}
+	return all
+}
+
+func (u *usage) addCompute(p *kfdProcess, used []bool, memory []optional.Of[int64]) {
+	for _, g := range p.gpus {
+		at := slices.IndexFunc(u.devices, func(d *device) bool { return d.gpuID == g.id })
+		if at < 0 {
+			continue
+		}
+		used[at] = true
+		memory[at] = optional.Some(memory[at].Value + g.memory)
+	}
+}
+
+// addClient counts a descriptor. The runtime of a process that computes opens all
+// GPUs and has some memory on each: there only work counts.
+func (u *usage) addClient(c *drmClient, computes bool, used []bool, memory []optional.Of[int64]) {
+	at := slices.IndexFunc(u.devices, func(d *device) bool { return d.pci == c.pci && !d.partition })
+	if at < 0 || (!c.works && (c.memory == 0 || computes)) {
+		return
+	}
+	used[at] = true
+	memory[at] = optional.Some(memory[at].Value + c.memory)
+}
+
+// deviceOf finds the device of sysfs that a reading of a tool is of: by its address,
+// and of the partitions that share one by their order.
+func (u *usage) deviceOf(r *reading, i int) int {
+	c := &r.cards[i]
+	before := 0
+	for k := range i {
+		if r.cards[k].PCI == c.PCI {
+			before++
+		}
+	}
+	for at, d := range u.devices {
+		if d.pci != c.PCI {
+			continue
+		}
+		if before == 0 {
+			return at
+		}
+		before--
+	}
+	return -1
+}

@@ -1,0 +1,171 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package amd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
+)
+
+// sysfs reads the amdgpu driver's files. It starts no program and opens no device
+// node: those wake GPUs, and keep the driver from being unloaded.
+type sysfs struct {
+	root     folder
+	interval time.Duration
+	logger   *zap.Logger
+	clock    func() time.Time
+
+	// listing finds the GPUs, and processes reads the KFD's: both may hang with the
+	// driver.
+	listing, processes guard.Slot
+	devices            []*device
+	gpus               identity.GPUs
+	listed             time.Time
+}
+
+// inventory is what a listing found.
+type inventory struct {
+	devices []*device
+	gpus    identity.GPUs
+}
+
+// list looks for the GPUs, unless that was done lately: a GPU that leaves must not
+// change the numbers of the others from one scrape to the next.
+func (s *sysfs) list(ctx context.Context) error {
+	now := s.clock()
+	if len(s.devices) > 0 && now.Sub(s.listed) < s.interval && !now.Before(s.listed) {
+		return nil
+	}
+	found, err := guard.Call(ctx, &s.listing, func(context.Context) (inventory, error) { return s.root.inventory() })
+	if err != nil {
+		return err
+	}
+	s.replace(found)
+	s.listed = now
+	return nil
+}
+
+// inventory finds the GPUs and what does not change of them.
+func (f folder) inventory() (inventory, error) {
+	places, err := f.places()
+	if err != nil || len(places) == 0 {
+		return inventory{}, err
+	}
+	names := f.marketingNames()
+	found := inventory{gpus: identity.GPUs{Count: len(places), DriverVersion: f.driverVersion()}}
+	chips := map[string]string{}
+	for i, p := range places {
+		d := newDevice(p, i, names)
+		if p.partition {
+			d.parent = chips[p.pci]
+		} else {
+			chips[p.pci] = d.identity()
+		}
+		found.devices = append(found.devices, d)
+	}
+	found.gpus.Type = found.devices[0].model
+	return found, nil
+}
+
+// replace takes the new list. A device that hangs stays as it is: what it holds is
+// in use.
+func (s *sysfs) replace(found inventory) {
+	if len(s.devices) > 0 && !slices.EqualFunc(s.devices, found.devices, sameDevice) {
+		s.logger.Info("The list of GPUs changed", zap.Int("before", len(s.devices)), zap.Int("now", len(found.devices)))
+	}
+	for _, old := range s.devices {
+		if !old.slot.Hung() {
+			old.close()
+			continue
+		}
+		if at := slices.IndexFunc(found.devices, func(d *device) bool { return sameDevice(d, old) }); at >= 0 {
+			found.devices[at] = old
+		}
+	}
+	s.devices, s.gpus = found.devices, found.gpus
+}
+
+func sameDevice(a, b *device) bool { return a.index == b.index && a.dir == b.dir && a.gpuID == b.gpuID }
+
+// read implements source.
+func (s *sysfs) read(ctx context.Context, w want) *reading {
+	r := &reading{at: s.clock()}
+	if err := s.list(ctx); err != nil {
+		r.errs = append(r.errs, &scrapers.SourceError{Source: "sysfs", Err: err})
+		return r
+	}
+	r.gpus, r.complete = s.gpus, true
+	use, err := s.use(ctx)
+	if err != nil {
+		r.errs = append(r.errs, &scrapers.SourceError{Source: "sysfs", Err: err})
+	}
+	batch := guard.NewBatch(ctx)
+	pending := make([]*guard.Pending[card.Reading], len(s.devices))
+	for i, d := range s.devices {
+		pending[i] = guard.Add(batch, &d.slot, func(context.Context) (card.Reading, error) { return d.read(w, use) })
+	}
+	batch.Run()
+	r.cards = make([]cardReading, 0, len(s.devices))
+	for i, p := range pending {
+		got, err := p.Wait()
+		if err != nil {
+			r.errs = append(r.errs, s.trouble(s.devices[i], err))
+			r.complete = false
+			continue
+		}
+		r.cards = append(r.cards, cardReading{Reading: got, parent: s.devices[i].parent})
+	}
+	return r
+}
+
+func (s *sysfs) trouble(d *device, err error) error {
+	if errors.Is(err, guard.ErrHung) || errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("its driver does not answer: %w", err)
+	}
+	return &scrapers.SourceError{Source: fmt.Sprintf("GPU %d (%s)", d.index, d.pci), Err: err}
+}
+
+// use tells what the processes have of each GPU, where that is the only way to
+// know a partition's memory.
+func (s *sysfs) use(ctx context.Context) (*kfdUse, error) {
+	if !slices.ContainsFunc(s.devices, func(d *device) bool { return d.dir == "" || d.partition }) {
+		return &kfdUse{}, nil
+	}
+	all, err := s.kfdProcesses(ctx)
+	if err != nil {
+		return &kfdUse{}, err
+	}
+	return useOf(all), nil
+}
+
+func (s *sysfs) kfdProcesses(ctx context.Context) ([]kfdProcess, error) {
+	dir, err := s.root.join(kfdProcesses)
+	if err != nil {
+		return nil, err
+	}
+	return guard.Call(ctx, &s.processes, func(context.Context) ([]kfdProcess, error) {
+		return (&kfdReader{dir: dir}).read()
+	})
+}
+
+// close implements source.
+func (s *sysfs) close(context.Context) error {
+	for _, d := range s.devices {
+		if !d.slot.Hung() {
+			d.close()
+		}
+	}
+	s.devices = nil
+	return nil
+}
