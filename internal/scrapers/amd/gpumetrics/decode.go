@@ -104,7 +104,10 @@ func (b blob) uint(offset, width int) (v uint64, ok bool) {
 	for i, c := range b[offset : offset+width] {
 		v |= uint64(c) << (8 * i)
 	}
-	return v, v != math.MaxUint64>>(64-8*width)
+	if v == math.MaxUint64>>(64-8*width) {
+		return 0, false
+	}
+	return v, true
 }
 
 // figure reads an integer, and keeps what its unit and its range make of it.

@@ -54,8 +54,8 @@ func Throttled(before, now *Residency) (reasons [card.Reasons]optional.Of[bool])
 
 // grew is not known for a counter that is missing, and for one that fell.
 func grew(before, now Counter) optional.Of[bool] {
-	comparable := before.Known && now.Known && now.Value >= before.Value
-	return optional.If(comparable && now.Value > before.Value, comparable)
+	known := before.Known && now.Known && now.Value >= before.Value
+	return optional.If(known && now.Value > before.Value, known)
 }
 
 // either is true when one is, and false only when all are.
