@@ -196,7 +196,8 @@ func TestTheMemoryIsAsHotAsItsHottestStack(t *testing.T) {
 		want any
 	}{
 		"the memory's own goes first":      {60, [4]uint16{70, 71, 72, 73}, 60.0},
-		"the hottest, wherever it is":      {0xffff, [4]uint16{61, 64, 62, 63}, 64.0},
+		"the first is the hottest":         {0xffff, [4]uint16{64, 61, 62, 63}, 64.0},
+		"the last is the hottest":          {0xffff, [4]uint16{61, 62, 63, 64}, 64.0},
 		"a memory that is not there":       {0, [4]uint16{61, 62, 63, 64}, 64.0},
 		"a stack that tells nothing":       {0xffff, [4]uint16{0xffff, 62, 0, 61}, 62.0},
 		"a stack that cannot be right":     {0xffff, [4]uint16{61, 250, 62, 63}, 63.0},
