@@ -8,11 +8,11 @@ package card
 
 import "github.com/wandbsys/otelcol-wandbsys/internal/optional"
 
-// Float is a figure that may be missing, Int a count.
-type (
-	Float = optional.Of[float64]
-	Int   = optional.Of[int64]
-)
+// Float is a figure that may be missing.
+type Float = optional.Of[float64]
+
+// Int is a count that may be missing.
+type Int = optional.Of[int64]
 
 // Reading is what a source tells of one GPU, or of one partition of one.
 type Reading struct {
