@@ -36,7 +36,7 @@ type Options struct {
 	Path string
 	// Dirs returns the folders to look in; nil is [SystemDirs].
 	Dirs func() []string
-	// Interval is how long what amd-smi tells in static counts; 0 is one reading.
+	// Interval is how long what amd-smi tells in static counts; 0 is for one reading only.
 	Interval time.Duration
 	// Now is the clock; nil is [time.Now].
 	Now func() time.Time
@@ -105,10 +105,11 @@ type Tool struct {
 	finding guard.Slot
 	path    string
 
-	// full says that this version refused flags, and withoutMemUse that it fails with
-	// that one. Neither is tried again.
-	full, withoutMemUse bool
+	// everything says that this version refused flags, and withoutMemUse that it fails
+	// with that one. Neither is tried again.
+	everything, withoutMemUse bool
 
+	// fixed is what hardly changes, by index, as it was told at fixedAt.
 	fixed    map[int]Static
 	fixedAt  time.Time
 	fixedErr error
@@ -193,8 +194,8 @@ func isText(err error) bool {
 // arguments are those of the form that this version knows.
 func (t *Tool) arguments(extended bool) []string {
 	args := slices.Clone(t.command)
-	if t.full {
-		return append(append(args, t.dialect.full...), "--json")
+	if t.everything {
+		return append(append(args, t.full...), "--json")
 	}
 	args = append(args, t.base...)
 	if extended {
@@ -209,10 +210,10 @@ func (t *Tool) arguments(extended bool) []string {
 // learn finds out from a run without figures whether there is another form to try.
 func (t *Tool) learn(res guard.Result) bool {
 	switch {
-	case t.full:
+	case t.everything:
 		return false
 	case t.refused(res):
-		t.full = true
+		t.everything = true
 	case !t.withoutMemUse && bytes.Contains(res.Stderr, []byte(memUseCode)):
 		// Without /dev/kfd it takes the "N/A" of a partition for a number.
 		t.withoutMemUse = true
