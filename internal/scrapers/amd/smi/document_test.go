@@ -76,7 +76,7 @@ func TestDocumentThatIsCutOffIsAnError(t *testing.T) {
 
 // Whatever a tool prints, reading it takes time in proportion.
 func TestDocumentIsReadOnce(t *testing.T) {
-	const size = 4 << 20
+	const size = 1 << 20
 	for name, line := range map[string]string{
 		"beginnings":         "[\n",
 		"broken beginnings":  "{x\n",

@@ -147,18 +147,21 @@ func energy(scale float64, value json.RawMessage) card.Float {
 // vendor or device, which stands there when the tables of names are missing.
 func name(values ...json.RawMessage) string {
 	for _, value := range values {
-		s := strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return -1
-			}
-			return r
-		}, text(value))
+		s := strings.TrimSpace(strings.Map(printable, text(value)))
 		if isAbsent(s) || strings.HasPrefix(strings.ToLower(s), "0x") {
 			continue
 		}
-		return strings.ToValidUTF8(s[:min(len(s), maxName)], "")
+		return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), maxName)], ""))
 	}
 	return ""
+}
+
+// printable is for [strings.Map]: it keeps what can be shown.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return -1
 }
 
 // isAbsent tells whether a text says that there is nothing.
