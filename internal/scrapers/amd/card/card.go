@@ -8,10 +8,11 @@ package card
 
 import "github.com/wandbsys/otelcol-wandbsys/internal/optional"
 
-// Float is a figure that may be missing, Int a count.
 type (
+	// Float is a figure that may be missing.
 	Float = optional.Of[float64]
-	Int   = optional.Of[int64]
+	// Int is a count that may be missing.
+	Int = optional.Of[int64]
 )
 
 // Reading is what a source tells of one GPU, or of one partition of one.

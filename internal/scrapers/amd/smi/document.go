@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -165,9 +166,7 @@ type object map[string]json.RawMessage
 
 func objectOf(value json.RawMessage) object {
 	o := object{}
-	for key, member := range members(value) {
-		o[key] = member
-	}
+	maps.Insert(o, members(value))
 	return o
 }
 

@@ -76,7 +76,7 @@ func TestDocumentThatIsCutOffIsAnError(t *testing.T) {
 
 // Whatever a tool prints, reading it takes time in proportion.
 func TestDocumentIsReadOnce(t *testing.T) {
-	const size = 1 << 20
+	const size = 256 << 10
 	for name, line := range map[string]string{
 		"beginnings":         "[\n",
 		"broken beginnings":  "{x\n",
@@ -113,7 +113,9 @@ func TestTheLastOfTwoMembersCounts(t *testing.T) {
 	assert.Len(t, o, 1)
 }
 
-func TestLastLine(t *testing.T) {
+func TestFirstAndLastLine(t *testing.T) {
+	assert.Equal(t, "a", firstLine([]byte("\n \x1b[0m\n a \nb\n")))
+	assert.Empty(t, firstLine([]byte("\n\x1b[0m\n")))
 	assert.Equal(t, "ValueError: no", lastLine([]byte("Traceback:\n ...\n\x1b[31mValueError: no\x1b[0m\n\n")))
 	assert.Empty(t, lastLine(nil))
 }

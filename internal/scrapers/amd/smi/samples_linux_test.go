@@ -63,7 +63,7 @@ func TestSamples(t *testing.T) {
 			want := maps.Clone(s.Tags)
 			maps.Copy(want, s.ExtraTags)
 			tags := tagsOf(got)
-			assert.Equal(t, len(want), len(tags), "%v", tags)
+			assert.Len(t, tags, len(want))
 			for tag, v := range want {
 				if assert.Contains(t, tags, tag) {
 					assert.InDelta(t, v, tags[tag], 1e-6*max(1, v), tag)

@@ -173,7 +173,7 @@ func (t *Tool) ask(ctx context.Context, path string, extended bool, cost *Cost) 
 			return nil, err
 		}
 		cards, err := t.parse(res.Stdout)
-		silent := len(bytes.TrimSpace(res.Stdout)) == 0
+		silent := len(afterLead(res.Stdout)) == 0
 		switch {
 		case err == nil && (!silent || res.ExitCode == 0):
 			return cards, nil

@@ -168,6 +168,7 @@ func TestReadSaysWhatTheToolSaid(t *testing.T) {
 		"an exception after text":     {`echo 'None Unable to get list'; printf 'Traceback:\nKeyError: 7\n' >&2; exit 1`, `rocm-smi exited with 1: "KeyError: 7" (path %s)`},
 		"text and warnings":           {`echo 'Unable to load'; echo warned >&2; exit 1`, `rocm-smi exited with 1: "Unable to load" (path %s)`},
 		"an error":                    {`printf 'one\ntwo\n' >&2; exit 8`, `rocm-smi exited with 8: "two" (path %s)`},
+		"colours":                     {`printf '\033[0m\n'; exit 8`, `rocm-smi exited with 8: "(it printed nothing)" (path %s)`},
 		"nothing":                     {`exit 8`, `rocm-smi exited with 8: "(it printed nothing)" (path %s)`},
 		"exit 2 without a usage text": {`echo 'cannot' >&2; exit 2`, `rocm-smi exited with 2: "cannot" (path %s)`},
 		"broken JSON":                 {`echo '{"card0" 1}'`, `rocm-smi exited with 0: "{\"card0\" 1}": invalid character '1' after object key (path %s)`},
