@@ -49,6 +49,9 @@ type Result struct {
 	Stdout, Stderr []byte
 	ExitCode       int // -1 when the program did not exit by itself
 	Duration       time.Duration
+	// CPU is what the program used, user and system, with those children that it
+	// waited for; 0 when it did not start or was left behind.
+	CPU time.Duration
 }
 
 // unreaped holds, by path, the Slot of a run whose program outlived its kill.
@@ -139,6 +142,7 @@ func supervise(parent context.Context, c Command) (Result, error) {
 	res := Result{Stdout: stdout.buf, Stderr: stderr.buf, ExitCode: -1, Duration: time.Since(start)}
 	if cmd.ProcessState != nil {
 		res.ExitCode = cmd.ProcessState.ExitCode()
+		res.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	return res, endError(parent, ctx, start, cmd, err)
 }

@@ -121,6 +121,31 @@ func TestRunReturnsOutputAndExitCode(t *testing.T) {
 	assert.Empty(t, res.Stdout)
 }
 
+func TestRunCountsTheProcessorTimeOfTheProgramAndItsChildren(t *testing.T) {
+	const busy = `i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done`
+	for name, body := range map[string]string{
+		"the program itself":     busy,
+		"a child it waited for":  "(" + busy + "); exit 0",
+		"with a failure":         busy + "; exit 3",
+		"ended by the deadline":  busy + "; exec sleep 60",
+		"ended by its own death": busy + "; kill -9 $$",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			res, _ := Run(ctx, Command{Path: script(t, body)})
+			assert.Greater(t, res.CPU, 5*time.Millisecond)
+			assert.Less(t, res.CPU, tooLong)
+		})
+	}
+	res, err := Run(bounded(t), Command{Path: script(t, `exec sleep 0.2`)})
+	require.NoError(t, err)
+	assert.Less(t, res.CPU, res.Duration, "waiting costs nothing")
+	res, err = Run(t.Context(), Command{Path: "/no/such/tool"})
+	require.Error(t, err)
+	assert.Zero(t, res.CPU)
+}
+
 func TestRunGivesStdin(t *testing.T) {
 	defer requireNoChildren(t)
 	res, err := Run(bounded(t), Command{Path: script(t, `cat`), Stdin: []byte("in")})
