@@ -2501,7 +2501,7 @@ type metricGpuClockEventActive struct {
 // init fills gpu.clockEventActive metric with initial data.
 func (m *metricGpuClockEventActive) init() {
 	m.data.SetName("gpu.clockEventActive")
-	m.data.SetDescription("Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD, from sysfs: bits of indep_throttle_status of gpu_metrics v1.3 and v2.2 to v2.4, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); of v1.6 to v1.8 whether the residency counters grew since the last scrape: power (ppt), thermal (socket, voltage regulators, HBM), other (prochot); all ones is not supported. Not for Apple.")
+	m.data.SetDescription("Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD, from sysfs: bits of indep_throttle_status of gpu_metrics v1.3 and v2.2 to v2.4, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); of v1.6 to v1.8 whether the residency counters grew since the last scrape: power (ppt), thermal (prochot, socket, voltage regulators, HBM); all ones is not supported. Not for Apple.")
 	m.data.SetUnit("1")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -2728,7 +2728,7 @@ type metricGpuEnergy struct {
 // init fills gpu.energy metric with initial data.
 func (m *metricGpuEnergy) init() {
 	m.data.SetName("gpu.energy")
-	m.data.SetDescription("Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics (v1.1 and later) x 15.259 uJ; rocm-smi `Accumulated Energy (uJ)`; amd-smi energy.total_energy_consumption; 0 is no reading. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
+	m.data.SetDescription("Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics (v1.1 and later, of Instinct and Vega cards) x 15.259 uJ (2^-16 J); rocm-smi `Accumulated Energy (uJ)`; amd-smi energy.total_energy_consumption; 0 is no reading. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.")
 	m.data.SetUnit("J")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)

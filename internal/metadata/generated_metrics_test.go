@@ -967,7 +967,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.clockEventActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD, from sysfs: bits of indep_throttle_status of gpu_metrics v1.3 and v2.2 to v2.4, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); of v1.6 to v1.8 whether the residency counters grew since the last scrape: power (ppt), thermal (socket, voltage regulators, HBM), other (prochot); all ones is not supported. Not for Apple.", mi.Description())
+					assert.Equal(t, "Whether the clocks are held down for a reason now: 1 or 0, one point per reason that the driver supports. NVIDIA: bits of nvmlDeviceGetCurrentClocksEventReasons (else ...ThrottleReasons), reasons gpu_idle, app_clocks, sw_power_cap, hw_slowdown, sync_boost, sw_thermal, hw_thermal, hw_power_brake, display. AMD, from sysfs: bits of indep_throttle_status of gpu_metrics v1.3 and v2.2 to v2.4, reasons power (bits 0 to 15), current (16 to 31), thermal (32 to 47), other (48 to 63); of v1.6 to v1.8 whether the residency counters grew since the last scrape: power (ppt), thermal (prochot, socket, voltage regulators, HBM); all ones is not supported. Not for Apple.", mi.Description())
 					assert.Equal(t, "1", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1068,7 +1068,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.energy"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics (v1.1 and later) x 15.259 uJ; rocm-smi `Accumulated Energy (uJ)`; amd-smi energy.total_energy_consumption; 0 is no reading. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.", mi.Description())
+					assert.Equal(t, "Energy used by the GPU. NVIDIA: nvmlDeviceGetTotalEnergyConsumption / 1000, since the driver was loaded. AMD: energy accumulator of gpu_metrics (v1.1 and later, of Instinct and Vega cards) x 15.259 uJ (2^-16 J); rocm-smi `Accumulated Energy (uJ)`; amd-smi energy.total_energy_consumption; 0 is no reading. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns. Absent where not supported.", mi.Description())
 					assert.Equal(t, "J", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())

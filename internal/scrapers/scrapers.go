@@ -64,6 +64,9 @@ type Settings struct {
 	Receiver receiver.Settings
 	// Metrics says which metrics and resource attributes are on.
 	Metrics metadata.MetricsBuilderConfig
+	// Extended says that the metrics that are off by default were asked for. A few
+	// are on by default for one maker's devices, and with this for the others'.
+	Extended bool
 	// Identity makes the resources.
 	Identity *identity.Machine
 	// RootPath is where the machine's / is seen; empty means /.

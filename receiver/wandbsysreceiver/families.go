@@ -5,6 +5,7 @@ package wandbsysreceiver
 
 import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
 )
@@ -15,5 +16,6 @@ func families() []scrapers.Factory {
 	return []scrapers.Factory{
 		host.NewFactory(),
 		nvidia.NewFactory(),
+		amd.NewFactory(),
 	}
 }

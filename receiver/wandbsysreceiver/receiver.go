@@ -84,7 +84,7 @@ func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next c
 			continue
 		}
 		settings := scrapers.Settings{
-			Receiver: set, Metrics: cfg.MetricsBuilderConfig,
+			Receiver: set, Metrics: cfg.MetricsBuilderConfig, Extended: cfg.Extended,
 			Identity: machine, RootPath: cfg.RootPath, DetectionInterval: cfg.DetectionInterval, Target: options.Target, Workloads: r.workloads,
 		}
 		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))

@@ -301,17 +301,21 @@ func (d *device) readBlob(r *card.Reading, w want) {
 }
 
 func (d *device) readExtras(r *card.Reading, w want) {
-	if w.energy {
+	if w.energy && d.countsEnergy() {
 		r.Energy = d.blob.Energy
 	}
 	if w.throttles {
 		r.Throttles = d.blob.Throttles
-		if now := d.blob.Residency; now.Known {
-			r.Throttles = gpumetrics.Throttled(d.residency, now)
+		if now := d.blob.Residency; now.Cycles.Known {
+			r.Throttles = gpumetrics.Throttled(&d.residency, &now)
 			d.residency = now
 		}
 	}
 }
+
+// countsEnergy tells the chips whose energy has a known unit: those of gfx9, Vega
+// and Instinct. Radeons pass on what their firmware says.
+func (d *device) countsEnergy() bool { return d.target > 0 && d.target < 100000 }
 
 // missing tells what gpu_metrics may know.
 func (d *device) missing(r *card.Reading, w want) missing {

@@ -36,13 +36,12 @@ func newAttributes(c *cardReading) *attributes {
 	if a.model != "" {
 		a.options = append(a.options, metadata.WithGpuModelMetricAttribute(a.model))
 	}
-	a.options = slices.Clip(a.options)
 	a.memory = a.options
 	if a.parent != "" {
-		a.memory = append(a.options, metadata.WithGpuParentMetricAttribute(a.parent))
+		a.memory = append(slices.Clone(a.options), metadata.WithGpuParentMetricAttribute(a.parent))
 	}
 	for sensor, name := range sensorNames {
-		a.sensors[sensor] = append(a.options, metadata.WithSensorMetricAttribute(name))
+		a.sensors[sensor] = append(slices.Clone(a.options), metadata.WithSensorMetricAttribute(name))
 	}
 	return a
 }

@@ -36,15 +36,15 @@ func (b blob) residency(offset int) (r Residency) {
 
 // Throttled tells for each reason whether it held the clocks down at some time
 // between two readings of one GPU. A reason is missing when the counters cannot
-// tell: nothing was counted between the two, or they began anew. Currents are not
-// counted.
+// tell: nothing was counted between the two, or they began anew. Currents and
+// other reasons are not counted.
 func Throttled(before, now *Residency) (reasons [card.Reasons]optional.Of[bool]) {
 	if !grew(before.Cycles, now.Cycles).Value {
 		return reasons
 	}
 	reasons[card.ByPower] = grew(before.Power, now.Power)
-	reasons[card.ByOther] = grew(before.Prochot, now.Prochot)
 	reasons[card.ByHeat] = either(
+		grew(before.Prochot, now.Prochot),
 		grew(before.Socket, now.Socket),
 		grew(before.Regulator, now.Regulator),
 		grew(before.Memory, now.Memory),

@@ -1,0 +1,167 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package amd
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/smi"
+)
+
+// How long the tools may run by default: amd-smi takes more than 15 s on nodes with
+// 16 dies.
+const (
+	amdSMITimeout  = 30 * time.Second
+	rocmSMITimeout = 10 * time.Second
+)
+
+// tool reads GPUs through a program. One that takes longer than a scrape goes on,
+// and its answer comes with a later one: no second is started meanwhile.
+type tool struct {
+	reader  *smi.Tool
+	timeout time.Duration
+	logger  *zap.Logger
+	clock   func() time.Time
+	driver  func() string
+	cost    costs
+
+	// life ends the run in progress.
+	life context.Context
+	end  context.CancelFunc
+	// running gives the answer of the run in progress; nil when there is none.
+	running chan answer
+	// last is the trouble of the last run.
+	last error
+	// slow and capless say that so much was said.
+	slow, capless bool
+}
+
+// answer is what a run gave.
+type answer struct {
+	at    time.Time
+	cards []card.Reading
+	cost  smi.Cost
+	err   error
+}
+
+func newTool(reader *smi.Tool, timeout, configured time.Duration, set scrapers.Settings, cost costs, driver func() string) *tool {
+	if configured > 0 {
+		timeout = configured
+	}
+	life, end := context.WithCancel(context.Background())
+	return &tool{
+		reader: reader, timeout: timeout, logger: set.Receiver.Logger, clock: time.Now,
+		driver: driver, cost: cost, life: life, end: end,
+	}
+}
+
+// read implements source.
+func (t *tool) read(ctx context.Context, w want) *reading {
+	if t.running == nil {
+		t.start(w.extras()) //nolint:contextcheck // it may outlive the scrape
+	}
+	select {
+	case a := <-t.running:
+		t.running = nil
+		return t.readingOf(&a)
+	case <-ctx.Done():
+		return t.late()
+	}
+}
+
+// start begins a run.
+func (t *tool) start(extended bool) {
+	running := make(chan answer, 1)
+	t.running = running
+	go func() {
+		ctx, cancel := context.WithTimeout(t.life, t.timeout)
+		defer cancel()
+		cards, cost, err := t.reader.Read(ctx, extended)
+		running <- answer{t.clock(), cards, cost, err}
+	}()
+}
+
+func (t *tool) readingOf(a *answer) *reading {
+	t.cost.add(t.life, t.reader.Name(), a.cost)
+	t.last = a.err
+	r := &reading{at: a.at, complete: a.err == nil}
+	if a.err != nil {
+		r.errs = []error{t.trouble()}
+		return r
+	}
+	if err := t.reader.StaticError(); (err != nil) != t.capless {
+		t.capless = err != nil
+		if t.capless {
+			t.logger.Warn("The power limits are not known", zap.String("tool", t.reader.Name()), zap.Error(err))
+		}
+	}
+	for i := range a.cards {
+		r.cards = append(r.cards, cardReading{Reading: a.cards[i]})
+	}
+	if len(a.cards) > 0 {
+		r.gpus = identity.GPUs{Count: len(a.cards), Type: a.cards[0].Model, DriverVersion: t.driver()}
+	}
+	return r
+}
+
+// late is the reading of a scrape that ended before the tool did. That is no
+// trouble of its own; what the last run had lasts until this one is over.
+func (t *tool) late() *reading {
+	if !t.slow {
+		t.slow = true
+		t.logger.Warn("A tool takes longer than a scrape may; what it tells comes with a later one",
+			zap.String("tool", t.reader.Name()), zap.Duration("tool_timeout", t.timeout),
+			zap.String("cure", "raise collection_interval and timeout, or use source: sysfs"))
+	}
+	r := &reading{at: t.clock()}
+	if t.last != nil {
+		r.errs = []error{t.trouble()}
+	}
+	return r
+}
+
+func (t *tool) trouble() error { return &scrapers.SourceError{Source: t.reader.Name(), Err: t.last} }
+
+// close implements source: it kills the run in progress.
+func (t *tool) close(ctx context.Context) error {
+	t.end()
+	if t.running == nil {
+		return nil
+	}
+	select {
+	case <-t.running:
+		t.running = nil
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// costs are the family's own metrics of what the tools take.
+type costs struct {
+	telemetry *metadata.TelemetryBuilder
+	receiver  string
+}
+
+func newCosts(set scrapers.Settings) (costs, error) {
+	telemetry, err := metadata.NewTelemetryBuilder(set.Receiver.TelemetrySettings)
+	return costs{telemetry, set.Receiver.ID.String()}, err
+}
+
+func (c costs) add(ctx context.Context, name string, cost smi.Cost) {
+	of := metric.WithAttributes(
+		attribute.String("receiver", c.receiver), attribute.String("family", familyName), attribute.String("tool", name))
+	c.telemetry.WandbsysFamilyToolRuns.Add(ctx, int64(cost.Runs), of)
+	c.telemetry.WandbsysFamilyToolTime.Add(ctx, cost.Wall.Seconds(), of)
+	c.telemetry.WandbsysFamilyToolCPUTime.Add(ctx, cost.CPU.Seconds(), of)
+}
