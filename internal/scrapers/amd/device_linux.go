@@ -45,6 +45,9 @@ type device struct {
 	// needless are the figures that gpu_metrics does not know either: to ask costs
 	// the driver a transfer from the firmware.
 	needless missing
+	// layout says why gpu_metrics cannot be read, and noted that it was said.
+	layout error
+	noted  bool
 	// residency are the counters of throttling of the last round.
 	residency gpumetrics.Residency
 }
@@ -283,7 +286,8 @@ func (d *device) readBlob(r *card.Reading, w want) {
 	}
 	m := &d.blob
 	if err := gpumetrics.Decode(blob, m); err != nil {
-		d.needless = need // a layout of tomorrow
+		d.layout = err
+		d.needless |= need // a layout of tomorrow
 		return
 	}
 	if !d.isAPU.Known {

@@ -20,21 +20,6 @@ const kfdProcesses = "sys/class/kfd/kfd/proc"
 // maxProcesses bounds the processes that are looked at.
 const maxProcesses = 4096
 
-// kfdProcess is a process that computes, as the KFD lists it.
-type kfdProcess struct {
-	pid  int
-	gpus []kfdGPU
-}
-
-// kfdGPU is what a process has of a GPU.
-type kfdGPU struct {
-	id uint64
-	// memory is in bytes.
-	memory int64
-	// queue says that it has a queue there.
-	queue bool
-}
-
 func (p *kfdProcess) gpu(id uint64) *kfdGPU {
 	for i := range p.gpus {
 		if p.gpus[i].id == id {

@@ -61,10 +61,7 @@ func newOwners(set scrapers.Settings, cfg *Config, sys *sysfs) owners {
 
 // of implements owners.
 func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
-	if err := o.sysfs.list(ctx); err != nil {
-		return nil, err
-	}
-	kfd, err := o.sysfs.kfdProcesses(ctx)
+	kfd, err := o.processes(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +93,17 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 		}
 	}
 	return users, nil
+}
+
+// processes are those of the KFD, read now where the figures are a tool's.
+func (o *kernelOwners) processes(ctx context.Context, r *reading) ([]kfdProcess, error) {
+	if r.processes.Known {
+		return r.processes.Value, nil
+	}
+	if err := o.sysfs.list(ctx); err != nil {
+		return nil, err
+	}
+	return o.sysfs.kfdProcesses(ctx)
 }
 
 // known returns the workloads, and those of the KFD's processes that can be found

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
 )
 
@@ -28,8 +29,11 @@ type reading struct {
 	cards []cardReading
 	// gpus describes the machine's GPUs.
 	gpus identity.GPUs
-	// complete says that every GPU was asked.
-	complete bool
+	// complete says that every GPU was asked, pending that the source has not
+	// answered yet.
+	complete, pending bool
+	// processes are those of the KFD, where the source asked for them.
+	processes optional.Of[[]kfdProcess]
 	// errs holds *scrapers.AbsentError alone, or *scrapers.SourceError.
 	errs []error
 }
@@ -40,6 +44,21 @@ type cardReading struct {
 	// parent is the identity of the chip that a partition is part of.
 	parent     string
 	attributes *attributes
+}
+
+// kfdProcess is a process that computes, as the KFD lists it.
+type kfdProcess struct {
+	pid  int
+	gpus []kfdGPU
+}
+
+// kfdGPU is what a process has of a GPU.
+type kfdGPU struct {
+	id uint64
+	// memory is in bytes.
+	memory int64
+	// queue says that it has a queue there.
+	queue bool
 }
 
 // key names the device whatever its number is.

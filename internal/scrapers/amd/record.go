@@ -73,7 +73,7 @@ func (s *gpuScraper) remember(r *reading) {
 func (s *gpuScraper) recordDevice(now pcommon.Timestamp, r *reading, c *cardReading) {
 	s.recordFigures(now, c, &s.onMachine)
 	b, i, options := s.builder, int64(c.Index), c.attributes.options
-	if c.Memory.Share().Known && c.Memory.Used.Known {
+	if c.Memory.HasBytes() {
 		b.RecordGpuMemoryUsedDataPoint(now, c.Memory.Used.Value, i, amd, c.attributes.memory...)
 		b.RecordGpuMemoryTotalDataPoint(now, c.Memory.Total.Value, i, amd, c.attributes.memory...)
 	}

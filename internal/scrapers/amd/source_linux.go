@@ -77,6 +77,8 @@ type firstSource struct {
 	since  time.Time
 	// pending is the one that has not answered yet.
 	pending int
+	// told is the source that was named last.
+	told sourceName
 }
 
 // read implements source.
@@ -86,7 +88,7 @@ func (f *firstSource) read(ctx context.Context, w want) *reading {
 	}
 	if f.chosen >= 0 {
 		r := f.order[f.chosen].read(ctx, w)
-		if len(r.cards) > 0 || len(r.errs) > 0 || !r.complete {
+		if len(r.cards) > 0 || len(r.errs) > 0 || r.pending {
 			return r
 		}
 		f.chosen, f.pending = -1, 0 // its GPUs are gone
@@ -106,14 +108,14 @@ func (f *firstSource) choose(ctx context.Context, w want) *reading {
 		case len(r.cards) > 0:
 			f.take(i)
 			return r
+		case r.pending:
+			f.pending = i
+			r.errs = append(failed, r.errs...)
+			return r
 		case len(r.errs) > 0 && !p.must && errors.Is(r.errs[0], smi.ErrNotFound):
 			none = r.errs[0].Error()
 		case len(r.errs) > 0:
 			failed = append(failed, r.errs...)
-		case len(r.errs) == 0 && !r.complete: // a tool that still runs
-			f.pending = i
-			r.errs = failed
-			return r
 		default:
 			none = p.none
 		}
@@ -127,7 +129,10 @@ func (f *firstSource) choose(ctx context.Context, w want) *reading {
 
 func (f *firstSource) take(i int) {
 	f.chosen, f.since, f.pending = i, f.clock(), 0
-	f.logger.Info("Source of the figures of GPUs", zap.String("source", string(f.order[i].name)))
+	if name := f.order[i].name; name != f.told {
+		f.told = name
+		f.logger.Info("Source of the figures of GPUs", zap.String("source", string(name)))
+	}
 }
 
 // absent says why there is no GPU, by what the last source said.

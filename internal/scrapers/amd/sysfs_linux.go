@@ -14,6 +14,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
 )
@@ -106,10 +107,7 @@ func (s *sysfs) read(ctx context.Context, w want) *reading {
 		return r
 	}
 	r.gpus, r.complete = s.gpus, true
-	use, err := s.use(ctx)
-	if err != nil {
-		r.errs = append(r.errs, &scrapers.SourceError{Source: "sysfs", Err: err})
-	}
+	use := s.use(ctx, r, w)
 	batch := guard.NewBatch(ctx)
 	pending := make([]*guard.Pending[card.Reading], len(s.devices))
 	for i, d := range s.devices {
@@ -124,6 +122,7 @@ func (s *sysfs) read(ctx context.Context, w want) *reading {
 			r.complete = false
 			continue
 		}
+		s.noteLayout(s.devices[i])
 		r.cards = append(r.cards, cardReading{Reading: got, parent: s.devices[i].parent})
 	}
 	return r
@@ -136,17 +135,28 @@ func (s *sysfs) trouble(d *device, err error) error {
 	return &scrapers.SourceError{Source: fmt.Sprintf("GPU %d (%s)", d.index, d.pci), Err: err}
 }
 
-// use tells what the processes have of each GPU, where that is the only way to
-// know a partition's memory.
-func (s *sysfs) use(ctx context.Context) (*kfdUse, error) {
-	if !slices.ContainsFunc(s.devices, func(d *device) bool { return d.dir == "" || d.partition }) {
-		return &kfdUse{}, nil
+// use tells what the processes have of each GPU: only so is a partition's memory
+// known. The processes are kept in the reading, for who asks whose they are.
+func (s *sysfs) use(ctx context.Context, r *reading, w want) *kfdUse {
+	partitioned := slices.ContainsFunc(s.devices, func(d *device) bool { return d.dir == "" || d.partition })
+	if !partitioned && !w.processes {
+		return &kfdUse{}
 	}
 	all, err := s.kfdProcesses(ctx)
 	if err != nil {
-		return &kfdUse{}, err
+		r.errs = append(r.errs, &scrapers.SourceError{Source: "sysfs", Err: err})
+		return &kfdUse{}
 	}
-	return useOf(all), nil
+	r.processes = optional.Some(all)
+	return useOf(all)
+}
+
+// noteLayout says once that a GPU's gpu_metrics cannot be read by this version.
+func (s *sysfs) noteLayout(d *device) {
+	if d.layout != nil && !d.noted {
+		d.noted = true
+		s.logger.Debug("gpu_metrics is left out", zap.Int("gpu", d.index), zap.Error(d.layout))
+	}
 }
 
 func (s *sysfs) kfdProcesses(ctx context.Context) ([]kfdProcess, error) {

@@ -123,7 +123,7 @@ func (t *tool) late() *reading {
 			zap.String("tool", t.reader.Name()), zap.Duration("tool_timeout", t.timeout),
 			zap.String("cure", "raise collection_interval and timeout, or use source: sysfs"))
 	}
-	r := &reading{at: t.clock()}
+	r := &reading{at: t.clock(), pending: true}
 	if t.last != nil {
 		r.errs = []error{t.trouble()}
 	}

@@ -104,12 +104,15 @@ func Watts(v float64) Float { return optional.If(v, v > 0 && v < maxWatts) }
 
 // Share returns the allocated share of the memory in percent.
 func (m *Memory) Share() Float {
-	if m.Used.Known && m.Total.Known && m.Total.Value > 0 && m.Used.Value >= 0 {
-		if p := Percent(100 * float64(m.Used.Value) / float64(m.Total.Value)); p.Known {
-			return p
-		}
+	if m.HasBytes() {
+		return Percent(100 * float64(m.Used.Value) / float64(m.Total.Value))
 	}
 	return m.Rounded
+}
+
+// HasBytes tells whether there are bytes that can be true.
+func (m *Memory) HasBytes() bool {
+	return m.Used.Known && m.Total.Known && m.Total.Value > 0 && m.Used.Value >= 0 && m.Used.Value <= m.Total.Value
 }
 
 // Temperature returns the one that stands for the GPU, and where it comes from:
