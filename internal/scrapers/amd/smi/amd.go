@@ -160,8 +160,8 @@ func bytesOf(mebibytes json.RawMessage) card.Int {
 	return v
 }
 
-// isAPU tells whether the GPU has fields that only APUs have. A field that is there
-// without a figure ("N/A") says nothing: some tools print the fields of all kinds.
+// isAPU tells whether the GPU has fields that only APUs have, with a figure or
+// without.
 func isAPU(gpu object) bool {
 	if hasAPUField(gpu) {
 		return true
@@ -175,8 +175,8 @@ func isAPU(gpu object) bool {
 }
 
 func hasAPUField(o object) bool {
-	for key, value := range o {
-		if strings.HasPrefix(key, "apu_") && bytes.ContainsAny(value, "0123456789") {
+	for key := range o {
+		if strings.HasPrefix(key, "apu_") {
 			return true
 		}
 	}

@@ -92,7 +92,7 @@ func TestParseAMD(t *testing.T) {
 		},
 		"fields of an APU without figures": {
 			`"usage": {"apu_average_gfx_activity": "N/A"}, "mem_usage": {"total_vram": 512, "used_vram": 1, "total_gtt": 1024, "used_gtt": 2}`,
-			card.Reading{Memory: card.Memory{Used: whole(1 * mib), Total: whole(512 * mib)}},
+			card.Reading{Memory: card.Memory{Used: whole(2 * mib), Total: whole(1024 * mib)}},
 		},
 		"keys in capitals": {`"Usage": {"GFX_Activity": 5}`, card.Reading{GPU: some(5)}},
 	} {
