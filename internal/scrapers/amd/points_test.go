@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest/observer"
@@ -15,12 +16,16 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
+// detectionInterval is how long the list of GPUs stays as it is.
+const detectionInterval = time.Minute
+
 // scraperBelow returns the family's scraper for the machine below a root, and what
 // it logs. It is shut down at the end of the test.
 func scraperBelow(t testing.TB, root string, extended bool, cfg *Config) (*gpuScraper, *observer.ObservedLogs) {
 	t.Helper()
 	require.NoError(t, cfg.Validate())
 	set, logs := scraperstest.NewSettings(t, root, extended)
+	set.DetectionInterval = detectionInterval
 	made, err := newScraper(set, cfg)
 	require.NoError(t, err)
 	s := made.(*gpuScraper)
