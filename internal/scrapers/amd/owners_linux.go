@@ -269,10 +269,14 @@ func (u *usage) addClient(c *drmClient, computes bool, used []bool, memory []opt
 	memory[at] = optional.Some(memory[at].Value + c.memory)
 }
 
-// deviceOf finds the device of sysfs that a reading of a tool is of: by its address,
-// and of the partitions that share one by their order.
+// deviceOf finds the device of sysfs that a reading is of. One of a tool has the
+// tool's number: there the address counts, and of the partitions that share one
+// their order.
 func (u *usage) deviceOf(r *reading, i int) int {
 	c := &r.cards[i]
+	if r.ownIndices {
+		return slices.IndexFunc(u.devices, func(d *device) bool { return d.index == c.Index && d.pci == c.PCI })
+	}
 	before := 0
 	for k := range i {
 		if r.cards[k].PCI == c.PCI {

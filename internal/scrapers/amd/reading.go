@@ -30,6 +30,9 @@ type reading struct {
 	gpus identity.GPUs
 	// complete says that every GPU was asked.
 	complete bool
+	// ownIndices says that the GPUs have the numbers that they have in sysfs: of
+	// partitions that share an address one may be missing.
+	ownIndices bool
 	// errs holds *scrapers.AbsentError alone, or *scrapers.SourceError.
 	errs []error
 }

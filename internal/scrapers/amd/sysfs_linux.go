@@ -100,7 +100,7 @@ func sameDevice(a, b *device) bool { return a.index == b.index && a.dir == b.dir
 
 // read implements source.
 func (s *sysfs) read(ctx context.Context, w want) *reading {
-	r := &reading{at: s.clock()}
+	r := &reading{at: s.clock(), ownIndices: true}
 	if err := s.list(ctx); err != nil {
 		r.errs = append(r.errs, &scrapers.SourceError{Source: "sysfs", Err: err})
 		return r
