@@ -89,6 +89,23 @@ func (p program) calls() []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
+// untilCalled is the context of a scrape that ends when the program has begun.
+func (p program) untilCalled() context.Context {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), tooLong)
+	p.t.Cleanup(cancel)
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(p.dir, "one")); err == nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return ctx
+}
+
 func (p program) requireNeverTwice() {
 	p.t.Helper()
 	require.NoFileExists(p.t, filepath.Join(p.dir, "two"))
