@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap/zaptest/observer"
@@ -22,7 +23,7 @@ import (
 type tree struct{ scraperstest.Machine }
 
 // fileSet are files by their path below a device's folder; their last line feed is
-// left out.
+// left out. "!" is a file that cannot be read.
 type fileSet map[string]string
 
 // gpu is a GPU of a tree, or a partition of one.
@@ -69,7 +70,7 @@ func (tr tree) add(g gpu) {
 		tr.Write(folder+"/uevent", "DRIVER=amdgpu\nPCI_CLASS=38000\nPCI_SLOT_NAME="+g.pci+"\n")
 	}
 	for name, content := range g.files {
-		tr.Write(filepath.Join(folder, name), content+"\n")
+		tr.file(filepath.Join(folder, name), content)
 	}
 	tr.drm(&g, fmt.Sprintf("card%d", g.card))
 	if g.render > 0 {
@@ -78,6 +79,15 @@ func (tr tree) add(g gpu) {
 	if g.node > 0 {
 		tr.node(&g)
 	}
+}
+
+func (tr tree) file(path, content string) {
+	tr.T.Helper()
+	if content == "!" {
+		tr.Unreadable(path)
+		return
+	}
+	tr.Write(path, content+"\n")
 }
 
 // drm makes a node of the DRM, without what an earlier GPU left there.
@@ -263,4 +273,17 @@ func (o *opened) take() map[string]int {
 			at += unix.SizeofInotifyEvent + length
 		}
 	}
+}
+
+// fakeClock is a time that stands still.
+type fakeClock struct{ now time.Time }
+
+func (c *fakeClock) advance(d time.Duration) { c.now = c.now.Add(d) }
+
+// stopClock lets a scraper with source sysfs go by a time that stands still.
+func stopClock(s *gpuScraper) *fakeClock {
+	c := &fakeClock{time.Now()}
+	now := func() time.Time { return c.now }
+	sysfsOf(s).clock, s.source.(*firstSource).clock = now, now
+	return c
 }
