@@ -61,7 +61,7 @@ func newOwners(set scrapers.Settings, cfg *Config, sys *sysfs) owners {
 
 // of implements owners.
 func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
-	if err := o.sysfs.list(ctx); err != nil {
+	if err := o.sysfs.list(ctx); err != nil && len(o.sysfs.devices) == 0 {
 		return nil, err
 	}
 	kfd, err := o.sysfs.kfdProcesses(ctx)
