@@ -44,6 +44,8 @@ type kernelOwners struct {
 	idle map[workload.Key]time.Time
 	// looking guards the looks into processes.
 	looking guard.Slot
+	// told are the holders that were told last.
+	told []int
 	// strange counts the looks in a row with unknown pids.
 	strange         int
 	foreign, denied bool
@@ -72,8 +74,10 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.complete {
-		o.workloads.SetHolders(familyName, holders(kfd))
+	if r.complete && o.tellHolders(kfd) {
+		if view, err = o.workloads.Take(ctx); err != nil {
+			return nil, err
+		}
 	}
 	use := &usage{devices: o.sysfs.devices, kfd: kfd}
 	var members []*workload.Process
@@ -136,6 +140,16 @@ func (o *kernelOwners) sees(isHere func(pid int) bool, pids []int) bool {
 	}
 	o.foreign = foreign
 	return !foreign
+}
+
+// tellHolders says who holds GPUs. It tells whether that makes other workloads
+// than there were.
+func (o *kernelOwners) tellHolders(kfd []kfdProcess) bool {
+	pids := holders(kfd)
+	o.workloads.SetHolders(familyName, pids)
+	changed := !slices.Equal(pids, o.told)
+	o.told = pids
+	return changed && o.workloads.WantsHolders()
 }
 
 // holders are the processes that have memory or a queue on a GPU.

@@ -4,7 +4,6 @@
 package amd
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -30,16 +29,11 @@ const (
 )
 
 // cardBelow makes a GPU that the KFD does not know.
-func cardBelow(m scraperstest.Machine, minor int, address string) string {
+func cardBelow(m scraperstest.Machine) {
 	m.T.Helper()
-	dir := "sys/devices/pci0000:00/" + address + "/"
-	m.Write(dir+"vendor", "0x1002\n")
-	m.Write(dir+"uevent", "DRIVER=amdgpu\nPCI_SLOT_NAME="+address+"\n")
-	m.Write(dir+"gpu_busy_percent", "11\n")
-	m.Write(dir+"mem_info_vram_total", "1000\n")
-	m.Write(dir+"mem_info_vram_used", "250\n")
-	m.Link(fmt.Sprintf("sys/class/drm/card%d/device", minor), "../../../devices/pci0000:00/"+address)
-	return dir
+	tree{m}.add(gpu{pci: "0000:05:00.0", files: fileSet{
+		"gpu_busy_percent": "11", "mem_info_vram_total": "1000", "mem_info_vram_used": "250",
+	}})
 }
 
 // choiceRig is the family where the tools, if there are any, are in PATH.
@@ -141,7 +135,7 @@ func TestOrderOfSources(t *testing.T) {
 			r := newChoiceRig(t, &Config{Source: sourceAuto})
 			var amdSMI, rocmSMI program
 			if tt.inSysfs {
-				cardBelow(r.machine, 0, "0000:05:00.0")
+				cardBelow(r.machine)
 			}
 			if tt.amd != "" {
 				amdSMI = r.install("amd-smi", tt.amd)
@@ -192,7 +186,7 @@ func TestPinnedSource(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newChoiceRig(t, &Config{Source: tt.source})
-			cardBelow(r.machine, 0, "0000:05:00.0")
+			cardBelow(r.machine)
 			r.install("amd-smi", amdBody)
 			r.install("rocm-smi", rocmBody)
 			for range 3 {
@@ -249,7 +243,7 @@ func TestConfiguredPathIsMissing(t *testing.T) {
 			require.Len(t, errs, 1)
 			requireFault(t, "amd-smi", "there is no executable /nonexistent/amd-smi", errs[0])
 			if source == sourceAuto {
-				cardBelow(r.machine, 0, "0000:05:00.0")
+				cardBelow(r.machine)
 				r.requireSource(fromSysfs)
 			}
 		})
@@ -282,7 +276,7 @@ func TestSysfsCannotBeListed(t *testing.T) {
 	r.install("rocm-smi", rocmBody)
 	r.requireSource(fromROCmSMI)
 	r.machine.Remove("sys/class/drm")
-	cardBelow(r.machine, 0, "0000:05:00.0")
+	cardBelow(r.machine)
 	r.requireSource(fromROCmSMI)
 	r.now = r.now.Add(detectionInterval)
 	r.requireSource(fromSysfs)
@@ -296,7 +290,7 @@ func TestGPUsAppearInSysfs(t *testing.T) {
 	r.now = r.now.Add(detectionInterval)
 	r.requireSource(fromAMDSMI)
 	assert.Equal(t, []string{"amd-smi"}, r.sourcesSaid(), "the same one again")
-	cardBelow(r.machine, 0, "0000:05:00.0")
+	cardBelow(r.machine)
 	r.now = r.now.Add(detectionInterval - 1)
 	r.requireSource(fromAMDSMI)
 	r.now = r.now.Add(1)
@@ -310,7 +304,7 @@ func TestGPUsAppearInSysfs(t *testing.T) {
 
 func TestGPUsLeaveSysfs(t *testing.T) {
 	r := newChoiceRig(t, &Config{Source: sourceAuto})
-	cardBelow(r.machine, 0, "0000:05:00.0")
+	cardBelow(r.machine)
 	r.install("amd-smi", amdBody)
 	r.requireSource(fromSysfs)
 	r.machine.Remove("sys")
@@ -321,7 +315,7 @@ func TestGPUsLeaveSysfs(t *testing.T) {
 // What one source lacks is not taken from another.
 func TestSourcesAreNotMixed(t *testing.T) {
 	r := newChoiceRig(t, &Config{Source: sourceAuto})
-	cardBelow(r.machine, 0, "0000:05:00.0")
+	cardBelow(r.machine)
 	tool := r.install("amd-smi", amdBody)
 	tags, errs := scrapeTags(t, r)
 	require.Empty(t, errs)

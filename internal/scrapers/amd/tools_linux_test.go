@@ -151,7 +151,7 @@ func newToolRig(t testing.TB, name, body string, timeout time.Duration) *toolRig
 	t.Helper()
 	r := &toolRig{t: t, program: newProgram(t, t.TempDir(), name, body), now: new(atomic.Int64), telemetry: componenttest.NewTelemetry()}
 	set, logs := scraperstest.NewSettings(t, t.TempDir(), false)
-	set.Receiver.TelemetrySettings.MeterProvider = r.telemetry.NewTelemetrySettings().MeterProvider
+	set.Receiver.MeterProvider = r.telemetry.NewTelemetrySettings().MeterProvider
 	cost, err := newCosts(set)
 	require.NoError(t, err)
 	// Without an interval amd-smi's static is asked for each time.
@@ -160,16 +160,16 @@ func newToolRig(t testing.TB, name, body string, timeout time.Duration) *toolRig
 	r.logs, r.now = logs, new(atomic.Int64)
 	r.clock = func() time.Time { return time.Unix(r.now.Load(), 0) }
 	t.Cleanup(func() {
-		require.NoError(t, r.close(within(t, tooLong)))
+		require.NoError(t, r.close(bounded(t)))
 		require.NoError(t, r.telemetry.Shutdown(context.WithoutCancel(t.Context())))
 	})
 	return r
 }
 
-// within is not ended by the end of the test, so that it serves clean-ups.
-func within(t testing.TB, d time.Duration) context.Context {
+// bounded is not ended by the end of the test, so that it serves clean-ups.
+func bounded(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), d)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), tooLong)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -183,7 +183,7 @@ func over(t testing.TB) context.Context {
 }
 
 // patiently is a scrape that waits for the tool.
-func (r *toolRig) patiently() *reading { return r.read(within(r.t, tooLong), want{}) }
+func (r *toolRig) patiently() *reading { return r.read(bounded(r.t), want{}) }
 
 // hurried is a scrape that is over before the tool is.
 func (r *toolRig) hurried() *reading { return r.read(over(r.t), want{}) }
@@ -304,9 +304,9 @@ func TestToolIsClosedWhileItRuns(t *testing.T) {
 	r := newToolRig(t, "rocm-smi", forever, never)
 	_ = r.hurried()
 	self, child := r.program.pid("self"), r.program.pid("child")
-	require.NoError(t, r.close(within(t, tooLong)))
+	require.NoError(t, r.close(bounded(t)))
 	requireGone(t, self, child)
-	require.NoError(t, r.close(within(t, tooLong)), "once more")
+	require.NoError(t, r.close(bounded(t)), "once more")
 }
 
 // One that does not even end when it is killed does not hold up the end.
