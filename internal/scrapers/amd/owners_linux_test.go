@@ -412,7 +412,7 @@ func TestNoRightToLookIsSaidOnce(t *testing.T) {
 	r := newOwnersRig(tr, theTree, &Config{Source: sourceSysfs})
 	renders(tr.Machine, 1000, 4, first, "1", engine)
 	require.NoError(t, os.Chmod(filepath.Join(tr.Root, "proc/1000/fd"), 0))
-	t.Cleanup(func() { _ = os.Chmod(filepath.Join(tr.Root, "proc/1000/fd"), 0o700) }) //nolint:gosec // a folder
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(tr.Root, "proc/1000/fd"), 0o700) })
 	asNobody(t)
 	for range 2 {
 		clients, err := r.kernel().clients(t.Context(), []*workload.Process{{Pid: 1000, Start: 1}}, &usage{})
@@ -482,18 +482,18 @@ func TestWhoUsesTheGPUsOfATool(t *testing.T) {
 
 // Nobody is asked for where there is no workload, or nothing to tell it.
 func TestOwnersAreOffUnlessNeeded(t *testing.T) {
-	make := func(change func(set *scrapers.Settings)) owners {
+	of := func(change func(set *scrapers.Settings)) owners {
 		set, _ := scraperstest.NewSettings(t, t.TempDir(), false)
 		set.Workloads = workload.NewDiscovery(theTree)
 		change(&set)
 		return newOwners(set, &Config{}, newSysfs(set))
 	}
 	off := func(set *scrapers.Settings) { scraperstest.SwitchAll(&set.Metrics.Metrics, false) }
-	assert.NotNil(t, make(func(*scrapers.Settings) {}))
-	assert.Nil(t, make(off))
-	assert.Nil(t, make(func(set *scrapers.Settings) { set.Workloads = nil }))
-	assert.Nil(t, make(func(set *scrapers.Settings) { set.Workloads = workload.NewDiscovery(workload.Options{}) }))
-	assert.NotNil(t, make(func(set *scrapers.Settings) {
+	assert.NotNil(t, of(func(*scrapers.Settings) {}))
+	assert.Nil(t, of(off))
+	assert.Nil(t, of(func(set *scrapers.Settings) { set.Workloads = nil }))
+	assert.Nil(t, of(func(set *scrapers.Settings) { set.Workloads = workload.NewDiscovery(workload.Options{}) }))
+	assert.NotNil(t, of(func(set *scrapers.Settings) {
 		off(set)
 		set.Workloads = workload.NewDiscovery(workload.Options{Discover: workload.Discover{GPU: true}})
 	}), "others want to know the holders")

@@ -65,6 +65,17 @@ func newChoiceRig(t *testing.T, cfg *Config) *choiceRig {
 
 func (r *choiceRig) first() *firstSource { return r.source.(*firstSource) }
 
+func (r *choiceRig) toolOf(name sourceName) *tool {
+	r.t.Helper()
+	for _, p := range r.first().order {
+		if p.name == name {
+			return p.source.(*tool)
+		}
+	}
+	require.Fail(r.t, "no such source", name)
+	return nil
+}
+
 func (r *choiceRig) install(name, body string) program {
 	r.t.Helper()
 	return newProgram(r.t, r.bin, name, body)
@@ -342,7 +353,8 @@ func TestSlowToolComesFirst(t *testing.T) {
 // One that hangs costs itself: the next one is taken, and what the first had to
 // say when it was not asked is not told later.
 func TestHungToolIsPassedOver(t *testing.T) {
-	r := newChoiceRig(t, &Config{Source: sourceAuto, ToolTimeout: time.Second})
+	r := newChoiceRig(t, &Config{Source: sourceAuto, ToolTimeout: never})
+	r.toolOf(sourceAMDSMI).timeout = toolHangs
 	amdSMI := r.install("amd-smi", `[ -e "$D/go" ] || { `+forever+`; }
 `+amdBody)
 	r.install("rocm-smi", rocmBody)
@@ -350,6 +362,7 @@ func TestHungToolIsPassedOver(t *testing.T) {
 	requireGone(t, amdSMI.pid("self"), amdSMI.pid("child"))
 	r.requireSource(fromROCmSMI)
 	amdSMI.letGo()
+	r.toolOf(sourceAMDSMI).timeout = never
 	r.now = r.now.Add(detectionInterval)
 	r.requireSource(fromAMDSMI)
 	assert.Equal(t, []string{"rocm-smi", "amd-smi"}, r.sourcesSaid())

@@ -35,6 +35,8 @@ import (
 const (
 	// tooLong catches hangs; nothing here takes near as long.
 	tooLong = 30 * time.Second
+	// toolHangs is a tool_timeout for tools that hang: one begins long before it ends.
+	toolHangs = 2 * time.Second
 	// never is a tool_timeout that no test waits for.
 	never = time.Hour
 
@@ -255,7 +257,7 @@ func TestToolSlowerThanAScrape(t *testing.T) {
 // until a run ends otherwise.
 func TestToolThatHangs(t *testing.T) {
 	r := newToolRig(t, "rocm-smi", `[ -e "$D/go" ] && { echo '`+rocmOut+`'; exit; }
-`+forever, 500*time.Millisecond)
+`+forever, toolHangs)
 	_ = r.hurried()
 	self, child := r.program.pid("self"), r.program.pid("child")
 	got := r.patiently()
@@ -268,6 +270,7 @@ func TestToolThatHangs(t *testing.T) {
 	require.ErrorIs(t, fault, context.DeadlineExceeded)
 
 	r.program.letGo()
+	r.timeout = never
 	got = r.hurried()
 	assert.Empty(t, got.cards)
 	assert.Equal(t, []error{fault}, got.errs, "as long as the next run goes on")
