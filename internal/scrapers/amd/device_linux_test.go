@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -271,7 +272,7 @@ func TestOnlyADeviceThatTellsNothingIsATrouble(t *testing.T) {
 		}
 		assert.Empty(t, tags)
 		require.Len(t, troubles, 1)
-		assert.ErrorContains(t, troubles[0], "GPU 0 (0000:05:00.0): ")
+		require.ErrorContains(t, troubles[0], "GPU 0 (0000:05:00.0): ")
 	}
 	tr.Remove(singleFolder + "gpu_busy_percent")
 	tr.Write(singleFolder+"gpu_busy_percent", "7\n")
@@ -317,13 +318,13 @@ func TestExtendedFigures(t *testing.T) {
 func figuresOf(points []scraperstest.Point) map[string]float64 {
 	figures := map[string]float64{}
 	for _, p := range points {
-		name := p.Metric.Name()
+		parts := []string{p.Metric.Name()}
 		for _, key := range []string{"sensor", "reason"} {
 			if value, ok := p.Attributes[key]; ok {
-				name += fmt.Sprintf(" %v", value)
+				parts = append(parts, fmt.Sprint(value))
 			}
 		}
-		figures[name] = p.Value()
+		figures[strings.Join(parts, " ")] = p.Value()
 	}
 	return figures
 }
