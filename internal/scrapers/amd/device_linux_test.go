@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -194,7 +193,7 @@ func TestASleepingDeviceIsLeftAlone(t *testing.T) {
 	all := mi300x().with(fileSet{"pp_mclk_od": "0", "hwmon/hwmon6/power1_average": "1", "hwmon/hwmon6/freq2_input": "1", "hwmon/hwmon6/freq2_label": "mclk", "ras/umc_err_count": "ue: 0\nce: 0"})
 	tr := singleGPU(t, all.with(fileSet{"power/runtime_status": "suspended"}))
 	s, _ := tr.scraper(true)
-	opens := tr.watchOpens(slices.Collect(maps.Keys(all))...)
+	opens := tr.watchOpensBelow(singleFolder)
 	first, troubles := scrapeTags(t, s)
 	require.Empty(t, troubles)
 	listing := opens.take()
