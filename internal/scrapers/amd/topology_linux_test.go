@@ -128,7 +128,7 @@ func TestMoreGPUsThanAMachineCanHave(t *testing.T) {
 		tr.Write(node+"properties", fmt.Sprintf("location_id %d\n", i<<8))
 	}
 	_, err := folder(tr.Root).places()
-	assert.EqualError(t, err, "257 GPUs are more than the limit of 256")
+	require.EqualError(t, err, "257 GPUs are more than the limit of 256")
 	tr.Remove(nodesFolder + "/1")
 	places, err := folder(tr.Root).places()
 	require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestMemoryOfPartitionsIsThatOfTheProcesses(t *testing.T) {
 	s, _ := tr.scraper(false)
 	tags, troubles := scrapeTags(t, s)
 	require.Len(t, troubles, 1)
-	assert.ErrorContains(t, troubles[0], "sysfs: listing the processes of the KFD")
+	require.ErrorContains(t, troubles[0], "sysfs: listing the processes of the KFD")
 	scraperstest.CompareTags(t, "tags", joined(wantMI300X(0), wantMI300X(8)), tags)
 }
 

@@ -6,9 +6,11 @@ package amd
 import (
 	"encoding/binary"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -240,15 +242,34 @@ type opened struct {
 	names map[int32]string
 }
 
-// watchOpens counts from now on, for the files below a device's folder.
+// watchOpens counts from now on, for files of the single GPU.
 func (tr tree) watchOpens(names ...string) *opened {
+	tr.T.Helper()
+	return tr.watch(singleFolder, names)
+}
+
+// watchOpensBelow counts for all files of a folder.
+func (tr tree) watchOpensBelow(folder string) *opened {
+	tr.T.Helper()
+	var names []string
+	root := filepath.Join(tr.Root, folder)
+	require.NoError(tr.T, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			names = append(names, strings.TrimPrefix(path, root+"/"))
+		}
+		return err
+	}))
+	return tr.watch(folder, names)
+}
+
+func (tr tree) watch(folder string, names []string) *opened {
 	tr.T.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	require.NoError(tr.T, err)
 	tr.T.Cleanup(func() { _ = unix.Close(fd) })
 	o := &opened{tr.T, fd, map[int32]string{}}
 	for _, name := range names {
-		watch, err := unix.InotifyAddWatch(fd, filepath.Join(tr.Root, singleFolder, name), unix.IN_OPEN)
+		watch, err := unix.InotifyAddWatch(fd, filepath.Join(tr.Root, folder, name), unix.IN_OPEN)
 		require.NoError(tr.T, err, name)
 		o.names[int32(watch)] = name
 	}
