@@ -8,6 +8,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -113,6 +114,38 @@ func sourcesOf(x *troubled, host string) []string {
 		}
 	}
 	return all
+}
+
+// In a container that may not use the GPUs the KFD does not tell their numbers, so
+// that it is not known who computes on which. Their figures need none of that.
+func TestAMDGPUsThatMayNotBeUsed(t *testing.T) {
+	n := makeAMDNode(t, manyAMD)
+	n.fill()
+	n.compute(90, map[amdGPU]int{2: 7 * gibi}, 5)
+	n.render(90, 9, 3, "drm-client-id:\t3", "drm-memory-vram:\t412 KiB", "drm-engine-gfx:\t0 ns")
+	n.render(71, 5, 0, "drm-client-id:\t4", "drm-memory-vram:\t2048 KiB", "drm-engine-enc:\t1234 ns")
+	nodes, err := filepath.Glob(filepath.Join(n.root, "sys/class/kfd/kfd/topology/nodes/*/"))
+	require.NoError(t, err)
+	for _, node := range nodes {
+		for _, name := range []string{"gpu_id", "properties"} { // a folder cannot be read, not by root either
+			require.NoError(t, os.RemoveAll(filepath.Join(node, name)))
+			require.NoError(t, os.Mkdir(filepath.Join(node, name), 0o755))
+		}
+	}
+	x := startFamilyInTrouble(t, "amd", nil, n.amdReceiver("node", "amd: ", ""))
+	all, used := amdFigures(manyAMD), amdGPU(0).figures("gpu.process.")
+	checkFigures(t, all, x.waitForScrape("all figures", len(all), func() points { return x.sink.points().ofInstance("node") }))
+	checkFigures(t, used, x.waitForScrape("who encodes", len(used), func() points {
+		return x.sink.points().ofInstance("node/container-" + trainerID[:12])
+	}))
+	x.more("node", several, 0)
+	assert.Empty(t, x.sink.points().ofInstance("node/run-abc-90").ofGPUs(), "page tables are on every GPU")
+	x.waitForHealth("node", "detected", 1, "")
+	warnings := familyLines(x.process, "amd", "warn")
+	require.Len(t, warnings, 1)
+	assert.Contains(t, warnings[0].Msg, "Processes that compute are not attributed to all GPUs")
+	assert.Contains(t, warnings[0].Cure, "let the container use the devices 226:*")
+	assert.Empty(t, familyLines(x.process, "amd", "error"))
 }
 
 // A GPU that is asleep is left so: but for its memory, and whether it sleeps, no
