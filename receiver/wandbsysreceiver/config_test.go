@@ -231,7 +231,7 @@ func TestConfigRefusedWhenDecoding(t *testing.T) {
 		"scrapers_word":               "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:host kind:string",
 		"family_wrong_type":           "'' scrapers::host: must be a map of settings: unexpected sub-config value kind for key:host value:true kind:bool",
 		"family_unknown":              strings.Replace(unknownFamily, "%", "hots", 1),
-		"family_not_yet":              strings.Replace(unknownFamily, "%", "apple", 1),
+		"family_not_yet":              strings.Replace(unknownFamily, "%", "npu", 1),
 		"family_unknown_key":          "'' scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path",
 		"family_wrong_value":          "'' scrapers::host: " + decoding + "'max_series' expected type 'int', got unconvertible type 'string'",
 		"unknown_key":                 "'' " + decoding + "'wandbsysreceiver.Config' has invalid keys: colection_interval",

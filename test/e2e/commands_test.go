@@ -61,6 +61,15 @@ func TestValidateAcceptsOneLine(t *testing.T) {
 	assert.Empty(t, stdout+stderr)
 }
 
+func TestValidateAcceptsEverySourceOfAMD(t *testing.T) {
+	for _, source := range []string{"auto", "sysfs", "amd-smi", "rocm-smi"} {
+		stdout, stderr, code := run(t, nil, "validate", "--config=yaml:"+oneLine, "--config=yaml:receivers::wandbsys::scrapers: "+
+			"{amd: {source: "+source+", amd_smi_path: /opt/rocm/bin/amd-smi, rocm_smi_path: /opt/rocm/bin/rocm-smi, tool_timeout: 1m}}")
+		assert.Zero(t, code)
+		assert.Empty(t, stdout+stderr)
+	}
+}
+
 func TestValidateAcceptsEveryWayToNameAGPU(t *testing.T) {
 	stdout, stderr, code := run(t, nil, "validate", "--config=yaml:"+oneLine, "--config=yaml:receivers::wandbsys: "+
 		"{workloads: {discover: [gpu]}, scrapers: {nvidia: {device_ids: [0, GPU-1a2b-3c, 3b:00.0, 0000:5E:00], profiling: off}}}")
@@ -89,13 +98,13 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 	)
 	for name, tt := range map[string]refusal{
 		"an unknown family": {
-			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are host, nvidia",
+			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are amd, host, nvidia",
 		},
 		"a family that does not exist yet, among good ones": {
-			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are host, nvidia",
+			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are amd, host, nvidia",
 		},
 		"every family off": {
-			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of host, nvidia",
+			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, nvidia",
 		},
 		"a list of families": {
 			"scrapers: [host]",
@@ -117,6 +126,9 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 		},
 		"an unknown key of the GPUs": {
 			"scrapers: {nvidia: {devices: [0]}}", "scrapers::nvidia: " + following + "'nvidia.Config' has invalid keys: devices",
+		},
+		"an unknown key of AMD's GPUs": {
+			"scrapers: {amd: {amdsmi_path: /opt/rocm/bin/amd-smi}}", "scrapers::amd: " + following + "'amd.Config' has invalid keys: amdsmi_path",
 		},
 		"an unknown key of workloads": {
 			"workloads: {pid: self, tree: true}", following + "'workloads' has invalid keys: tree",
@@ -152,7 +164,7 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 			following + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 				"'wandbsysreceiver.Config' has invalid keys: lable\n" +
 				"scrapers::host: " + following + "'host.Config' has invalid keys: disk_path\n" +
-				"scrapers::hots: unknown family; the families are host, nvidia",
+				"scrapers::hots: unknown family; the families are amd, host, nvidia",
 		},
 	} {
 		t.Run(name, refusal{tt.section, decoding + tt.want}.check)
@@ -276,6 +288,17 @@ func TestValidateRefuses(t *testing.T) {
 		"an unknown profiling": {
 			"scrapers: {nvidia: {profiling: always}}",
 			below + `scrapers::nvidia::profiling: unknown value "always"; use auto or off`,
+		},
+		"an unknown source of AMD's GPUs": {
+			"scrapers: {amd: {source: rocm_smi}}",
+			below + `scrapers::amd::source: unknown value "rocm_smi"; use auto, sysfs, amd-smi or rocm-smi`,
+		},
+		"a tool below where the collector happens to run": {
+			"scrapers: {amd: {source: rocm-smi, rocm_smi_path: rocm-smi}}",
+			below + `scrapers::amd: rocm_smi_path: "rocm-smi": must be absolute`,
+		},
+		"a tool with less than no time": {
+			"scrapers: {amd: {source: amd-smi, tool_timeout: -1s}}", below + "scrapers::amd: tool_timeout: -1s: must not be below 0",
 		},
 		"several mistakes, all at once": {
 			"timeout: 1m, detection_interval: 0s, workloads: {pid: 999999999}, scrapers: {host: {cpu_denominator: cores, disk_paths: [data]}}",

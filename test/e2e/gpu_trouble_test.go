@@ -27,11 +27,14 @@ const (
 	several = 6
 )
 
-// troubled is a collector with a driver that a test gets into trouble.
+// troubled is a collector of GPUs that a test gets into trouble.
 type troubled struct {
+	// driver is NVIDIA's; nil for another family.
 	*driver
 	*process
-	t      *testing.T
+	t *testing.T
+	// family is the one in trouble.
+	family string
 	sink   *sink
 	health string
 	// config is the file, which a reload reads again.
@@ -46,10 +49,17 @@ func (d *driver) receiver(name, more string) string {
 
 func startTroubled(t *testing.T, d *driver, receivers string) *troubled {
 	t.Helper()
-	x := &troubled{driver: d, t: t, sink: startSink(t, nil), health: freeAddress(t)}
+	x := startFamilyInTrouble(t, "nvidia", d.env(), receivers)
+	x.driver = d
+	return x
+}
+
+func startFamilyInTrouble(t *testing.T, family string, env []string, receivers string) *troubled {
+	t.Helper()
+	x := &troubled{t: t, family: family, sink: startSink(t, nil), health: freeAddress(t)}
 	cfg := settings{receivers: receivers, exporters: x.sink.exporter(), metrics: pullReader(x.health)}
 	x.config = cfg.write(t)
-	x.process = startProcess(t, collector(t, d.env(), "--config", x.config))
+	x.process = startProcess(t, collector(t, env, "--config", x.config))
 	return x
 }
 
@@ -72,7 +82,7 @@ func (x *troubled) more(host string, n int, gpus ...int) time.Time {
 func (x *troubled) lines() []string {
 	var all []string
 	for _, level := range []string{"error", "warn", "info"} {
-		for _, line := range familyLines(x.process, "nvidia", level) {
+		for _, line := range familyLines(x.process, x.family, level) {
 			if text := line.text(); text != "" {
 				all = append(all, text)
 			}
@@ -83,7 +93,7 @@ func (x *troubled) lines() []string {
 
 func (l logLine) text() string {
 	switch l.Msg {
-	case "NVML is open":
+	case "NVML is open", "Source of the figures of GPUs":
 		return ""
 	case "Family state":
 		return strings.TrimSpace(strings.Join([]string{l.State, l.Reason, l.Cure}, " "))
@@ -117,8 +127,8 @@ func (x *troubled) waitForHealth(host, state string, success float64, reason str
 	x.t.Helper()
 	receiver := "wandbsys/" + host
 	awaitSamples(x.t, x.process, x.health, fmt.Sprintf("%s: %s", state, reason), func(all samples) bool {
-		states := all.find("otelcol_wandbsys_family_state", "receiver", receiver, "family", "nvidia", "state", state)
-		verdicts := all.find("otelcol_wandbsys_family_scrape_success", "receiver", receiver, "family", "nvidia")
+		states := all.find("otelcol_wandbsys_family_state", "receiver", receiver, "family", x.family, "state", state)
+		verdicts := all.find("otelcol_wandbsys_family_scrape_success", "receiver", receiver, "family", x.family)
 		return len(states) == 1 && (states[0].labels["reason"] == reason || reason != "" && strings.Contains(states[0].labels["reason"], reason)) &&
 			len(verdicts) == 1 && verdicts[0].value == success
 	})
@@ -447,7 +457,7 @@ func (x *troubled) checkAbsent(reason, cure string) {
 	assert.Empty(x.t, x.sink.points().ofGPUs())
 	var about []logLine
 	for _, level := range []string{"debug", "info", "warn", "error"} {
-		about = append(about, familyLines(x.process, "nvidia", level)...)
+		about = append(about, familyLines(x.process, x.family, level)...)
 	}
 	require.Len(x.t, about, 1)
 	assert.Equal(x.t, "info", about[0].Level)
@@ -455,11 +465,11 @@ func (x *troubled) checkAbsent(reason, cure string) {
 	assert.Contains(x.t, about[0].Reason, reason)
 	assert.Contains(x.t, about[0].Cure, cure)
 	all := scrape(x.t, x.health)
-	states := all.find("otelcol_wandbsys_family_state", "family", "nvidia")
+	states := all.find("otelcol_wandbsys_family_state", "family", x.family)
 	require.Len(x.t, states, 1)
 	assert.Equal(x.t, "absent", states[0].labels["state"])
 	assert.Contains(x.t, states[0].labels["reason"], reason)
-	assert.Empty(x.t, all.find("otelcol_wandbsys_family_scrape_success", "family", "nvidia"), "no verdict on what is not there")
+	assert.Empty(x.t, all.find("otelcol_wandbsys_family_scrape_success", "family", x.family), "no verdict on what is not there")
 }
 
 // skipWithDriver skips where the machine has NVML.

@@ -47,8 +47,8 @@ type kernelOwners struct {
 	// told are the holders that were told last.
 	told []int
 	// strange counts the looks in a row with unknown pids.
-	strange         int
-	foreign, denied bool
+	strange                 int
+	foreign, denied, hidden bool
 }
 
 func newOwners(set scrapers.Settings, cfg *Config, sys *sysfs) owners {
@@ -77,6 +77,7 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 		}
 	}
 	use := &usage{devices: o.sysfs.devices, kfd: kfd}
+	o.noteHidden(use)
 	var members []*workload.Process
 	for _, w := range view.Workloads {
 		members = append(members, w.Members...)
@@ -160,6 +161,20 @@ func (o *kernelOwners) tellHolders(kfd []kfdProcess) bool {
 	return changed && o.workloads.WantsHolders()
 }
 
+// noteHidden says once that processes compute on GPUs whose numbers the KFD keeps
+// from a container that may not use them: those of a process tell nothing then.
+func (o *kernelOwners) noteHidden(use *usage) {
+	hidden := slices.ContainsFunc(use.devices, func(d *device) bool { return d.gpuID == 0 }) &&
+		slices.ContainsFunc(use.kfd, func(p kfdProcess) bool {
+			return slices.ContainsFunc(p.gpus, func(g kfdGPU) bool { return use.deviceWith(g.id) < 0 })
+		})
+	if hidden && !o.hidden {
+		o.logger.Warn("Processes that compute are not attributed to all GPUs: the driver tells their numbers only where the GPUs may be used",
+			zap.String("cure", "let the container use the devices 226:* (Kubernetes: privileged; Docker: --device-cgroup-rule 'c 226:* rw')"))
+	}
+	o.hidden = hidden
+}
+
 // holders are the processes that have memory or a queue on a GPU.
 func holders(kfd []kfdProcess) []int {
 	var pids []int
@@ -238,7 +253,12 @@ func (u *usage) kfdOf(pid int) *kfdProcess {
 // computes tells whether the KFD knows what a process uses.
 func (u *usage) computes(pid int) bool {
 	p := u.kfdOf(pid)
-	return p != nil && len(p.gpus) > 0
+	return p != nil && slices.ContainsFunc(p.gpus, func(g kfdGPU) bool { return u.deviceWith(g.id) >= 0 })
+}
+
+// deviceWith finds the device with this number of the KFD; below 0 is none.
+func (u *usage) deviceWith(id uint64) int {
+	return slices.IndexFunc(u.devices, func(d *device) bool { return d.gpuID == id })
 }
 
 // of returns the GPUs of a reading that some processes use.
@@ -248,7 +268,7 @@ func (u *usage) of(pids []int, r *reading) []usedGPU {
 	seen := []drmClient{}
 	for _, pid := range pids {
 		p := u.kfdOf(pid)
-		if p != nil && len(p.gpus) > 0 {
+		if u.computes(pid) {
 			u.addCompute(p, used, memory)
 			continue
 		}
@@ -271,7 +291,7 @@ func (u *usage) of(pids []int, r *reading) []usedGPU {
 
 func (u *usage) addCompute(p *kfdProcess, used []bool, memory []optional.Of[int64]) {
 	for _, g := range p.gpus {
-		at := slices.IndexFunc(u.devices, func(d *device) bool { return d.gpuID == g.id })
+		at := u.deviceWith(g.id)
 		if at < 0 {
 			continue
 		}
