@@ -4,8 +4,10 @@
 package guard
 
 import (
+	"errors"
 	"io/fs"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,9 +26,18 @@ type KeptFile struct {
 }
 
 // ReadInto is like the function of that name. After an error the next call
-// opens the file anew.
+// opens the file anew; so does this one when its device went away since the last
+// call, which may have come back (a driver that was reset).
 func (f *KeptFile) ReadInto(buf []byte, limit int64) ([]byte, error) {
-	buf = buf[:0]
+	wasKept := f.kept
+	buf, err := f.readInto(buf[:0], limit)
+	if wasKept && errors.Is(err, unix.ENODEV) {
+		return f.readInto(buf[:0], limit)
+	}
+	return buf, err
+}
+
+func (f *KeptFile) readInto(buf []byte, limit int64) ([]byte, error) {
 	if !f.kept {
 		fd, err := openFile(f.Path)
 		if err != nil {
@@ -80,12 +91,17 @@ func isKept(fd file) bool {
 }
 
 func (f *KeptFile) pread(buf []byte, limit int64) ([]byte, error) {
-	for {
+	for again := 0; ; {
 		if len(buf) == cap(buf) {
 			buf = slices.Grow(buf, max(cap(buf), firstRead))
 		}
 		n, err := unix.Pread(f.fd, buf[len(buf):cap(buf)], int64(len(buf)))
 		if err == unix.EINTR {
+			continue
+		}
+		if err == unix.EAGAIN && again < againTries {
+			again++
+			time.Sleep(againPause)
 			continue
 		}
 		if err != nil {

@@ -3122,7 +3122,7 @@ type metricGpuMaxPcieLinkGen struct {
 // init fills gpu.maxPcieLinkGen metric with initial data.
 func (m *metricGpuMaxPcieLinkGen) init() {
 	m.data.SetName("gpu.maxPcieLinkGen")
-	m.data.SetDescription("Highest generation of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkGeneration. AMD: from max_link_speed of sysfs. Absent where not supported.")
+	m.data.SetDescription("Highest generation of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkGeneration. AMD: from max_link_speed of sysfs; amd-smi bus.max_pcie_speed. Absent where not supported.")
 	m.data.SetUnit("1")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3178,7 +3178,7 @@ type metricGpuMaxPcieLinkWidth struct {
 // init fills gpu.maxPcieLinkWidth metric with initial data.
 func (m *metricGpuMaxPcieLinkWidth) init() {
 	m.data.SetName("gpu.maxPcieLinkWidth")
-	m.data.SetDescription("Most lanes of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkWidth. AMD: max_link_width of sysfs. Absent where not supported.")
+	m.data.SetDescription("Most lanes of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkWidth. AMD: max_link_width of sysfs; amd-smi bus.max_pcie_width. Absent where not supported.")
 	m.data.SetUnit("{lane}")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4578,7 +4578,7 @@ type metricGpuPcieLinkGen struct {
 // init fills gpu.pcieLinkGen metric with initial data.
 func (m *metricGpuPcieLinkGen) init() {
 	m.data.SetName("gpu.pcieLinkGen")
-	m.data.SetDescription("Generation of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkGeneration. AMD: from current_link_speed of sysfs (2.5, 5, 8, 16, 32, 64 GT/s = 1 to 6). Falls when the GPU idles. Absent where not supported.")
+	m.data.SetDescription("Generation of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkGeneration. AMD: from current_link_speed of sysfs (2.5, 5, 8, 16, 32, 64 GT/s = 1 to 6); rocm-smi `pcie clock level`; amd-smi pcie.speed. Falls when the GPU idles. Absent where not supported.")
 	m.data.SetUnit("1")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4690,7 +4690,7 @@ type metricGpuPcieLinkWidth struct {
 // init fills gpu.pcieLinkWidth metric with initial data.
 func (m *metricGpuPcieLinkWidth) init() {
 	m.data.SetName("gpu.pcieLinkWidth")
-	m.data.SetDescription("Lanes of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkWidth. AMD: current_link_width of sysfs. Absent where not supported.")
+	m.data.SetDescription("Lanes of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkWidth. AMD: current_link_width of sysfs; rocm-smi `pcie clock level`; amd-smi pcie.width. Absent where not supported.")
 	m.data.SetUnit("{lane}")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5252,7 +5252,7 @@ type metricGpuPowerWatts struct {
 // init fills gpu.powerWatts metric with initial data.
 func (m *metricGpuPowerWatts) init() {
 	m.data.SetName("gpu.powerWatts")
-	m.data.SetDescription("Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics; rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.")
+	m.data.SetDescription("Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5308,7 +5308,7 @@ type metricGpuProcessCorrectedMemoryErrors struct {
 // init fills gpu.process.correctedMemoryErrors metric with initial data.
 func (m *metricGpuProcessCorrectedMemoryErrors) init() {
 	m.data.SetName("gpu.process.correctedMemoryErrors")
-	m.data.SetDescription("Value of gpu.correctedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.correctedMemoryErrors is.")
+	m.data.SetDescription("Value of gpu.correctedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.correctedMemoryErrors is.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -5366,7 +5366,7 @@ type metricGpuProcessEncoderUtilization struct {
 // init fills gpu.process.encoderUtilization metric with initial data.
 func (m *metricGpuProcessEncoderUtilization) init() {
 	m.data.SetName("gpu.process.encoderUtilization")
-	m.data.SetDescription("Value of gpu.encoderUtilization, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.encoderUtilization is.")
+	m.data.SetDescription("Value of gpu.encoderUtilization, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.encoderUtilization is.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5422,7 +5422,7 @@ type metricGpuProcessEnforcedPowerLimitWatts struct {
 // init fills gpu.process.enforcedPowerLimitWatts metric with initial data.
 func (m *metricGpuProcessEnforcedPowerLimitWatts) init() {
 	m.data.SetName("gpu.process.enforcedPowerLimitWatts")
-	m.data.SetDescription("Value of gpu.enforcedPowerLimitWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.enforcedPowerLimitWatts is.")
+	m.data.SetDescription("Value of gpu.enforcedPowerLimitWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.enforcedPowerLimitWatts is.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5478,7 +5478,7 @@ type metricGpuProcessGpu struct {
 // init fills gpu.process.gpu metric with initial data.
 func (m *metricGpuProcessGpu) init() {
 	m.data.SetName("gpu.process.gpu")
-	m.data.SetDescription("Value of gpu.gpu, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.gpu is.")
+	m.data.SetDescription("Value of gpu.gpu, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.gpu is.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5534,7 +5534,7 @@ type metricGpuProcessGraphicsClock struct {
 // init fills gpu.process.graphicsClock metric with initial data.
 func (m *metricGpuProcessGraphicsClock) init() {
 	m.data.SetName("gpu.process.graphicsClock")
-	m.data.SetDescription("Value of gpu.graphicsClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.graphicsClock is.")
+	m.data.SetDescription("Value of gpu.graphicsClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.graphicsClock is.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5590,7 +5590,7 @@ type metricGpuProcessMemory struct {
 // init fills gpu.process.memory metric with initial data.
 func (m *metricGpuProcessMemory) init() {
 	m.data.SetName("gpu.process.memory")
-	m.data.SetDescription("Value of gpu.memory, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memory is.")
+	m.data.SetDescription("Value of gpu.memory, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memory is.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5646,7 +5646,7 @@ type metricGpuProcessMemoryAllocated struct {
 // init fills gpu.process.memoryAllocated metric with initial data.
 func (m *metricGpuProcessMemoryAllocated) init() {
 	m.data.SetName("gpu.process.memoryAllocated")
-	m.data.SetDescription("Value of gpu.memoryAllocated, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocated is.")
+	m.data.SetDescription("Value of gpu.memoryAllocated, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.memoryAllocated is.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5702,7 +5702,7 @@ type metricGpuProcessMemoryAllocatedBytes struct {
 // init fills gpu.process.memoryAllocatedBytes metric with initial data.
 func (m *metricGpuProcessMemoryAllocatedBytes) init() {
 	m.data.SetName("gpu.process.memoryAllocatedBytes")
-	m.data.SetDescription("Value of gpu.memoryAllocatedBytes, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocatedBytes is.")
+	m.data.SetDescription("Value of gpu.memoryAllocatedBytes, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocatedBytes is.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5758,7 +5758,7 @@ type metricGpuProcessMemoryClock struct {
 // init fills gpu.process.memoryClock metric with initial data.
 func (m *metricGpuProcessMemoryClock) init() {
 	m.data.SetName("gpu.process.memoryClock")
-	m.data.SetDescription("Value of gpu.memoryClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryClock is.")
+	m.data.SetDescription("Value of gpu.memoryClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.memoryClock is.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5814,7 +5814,7 @@ type metricGpuProcessMemoryOverDrive struct {
 // init fills gpu.process.memoryOverDrive metric with initial data.
 func (m *metricGpuProcessMemoryOverDrive) init() {
 	m.data.SetName("gpu.process.memoryOverDrive")
-	m.data.SetDescription("Value of gpu.memoryOverDrive, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryOverDrive is.")
+	m.data.SetDescription("Value of gpu.memoryOverDrive, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). AMD. Absent when the workload uses no GPU, and where gpu.memoryOverDrive is.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5870,7 +5870,7 @@ type metricGpuProcessMemoryReadWriteActivity struct {
 // init fills gpu.process.memoryReadWriteActivity metric with initial data.
 func (m *metricGpuProcessMemoryReadWriteActivity) init() {
 	m.data.SetName("gpu.process.memoryReadWriteActivity")
-	m.data.SetDescription("Value of gpu.memoryReadWriteActivity, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryReadWriteActivity is.")
+	m.data.SetDescription("Value of gpu.memoryReadWriteActivity, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). AMD. Absent when the workload uses no GPU, and where gpu.memoryReadWriteActivity is.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5982,7 +5982,7 @@ type metricGpuProcessPowerPercent struct {
 // init fills gpu.process.powerPercent metric with initial data.
 func (m *metricGpuProcessPowerPercent) init() {
 	m.data.SetName("gpu.process.powerPercent")
-	m.data.SetDescription("Value of gpu.powerPercent, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.powerPercent is.")
+	m.data.SetDescription("Value of gpu.powerPercent, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.powerPercent is.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6038,7 +6038,7 @@ type metricGpuProcessPowerWatts struct {
 // init fills gpu.process.powerWatts metric with initial data.
 func (m *metricGpuProcessPowerWatts) init() {
 	m.data.SetName("gpu.process.powerWatts")
-	m.data.SetDescription("Value of gpu.powerWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.powerWatts is.")
+	m.data.SetDescription("Value of gpu.powerWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.powerWatts is.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6094,7 +6094,7 @@ type metricGpuProcessSmClock struct {
 // init fills gpu.process.smClock metric with initial data.
 func (m *metricGpuProcessSmClock) init() {
 	m.data.SetName("gpu.process.smClock")
-	m.data.SetDescription("Value of gpu.smClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.smClock is.")
+	m.data.SetDescription("Value of gpu.smClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.smClock is.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6150,7 +6150,7 @@ type metricGpuProcessTemp struct {
 // init fills gpu.process.temp metric with initial data.
 func (m *metricGpuProcessTemp) init() {
 	m.data.SetName("gpu.process.temp")
-	m.data.SetDescription("Value of gpu.temp, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.temp is.")
+	m.data.SetDescription("Value of gpu.temp, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.temp is.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6206,7 +6206,7 @@ type metricGpuProcessUnCorrectedMemoryErrors struct {
 // init fills gpu.process.unCorrectedMemoryErrors metric with initial data.
 func (m *metricGpuProcessUnCorrectedMemoryErrors) init() {
 	m.data.SetName("gpu.process.unCorrectedMemoryErrors")
-	m.data.SetDescription("Value of gpu.unCorrectedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.unCorrectedMemoryErrors is.")
+	m.data.SetDescription("Value of gpu.unCorrectedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.unCorrectedMemoryErrors is.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)

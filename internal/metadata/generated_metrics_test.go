@@ -1238,7 +1238,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.maxPcieLinkGen"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Highest generation of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkGeneration. AMD: from max_link_speed of sysfs. Absent where not supported.", mi.Description())
+					assert.Equal(t, "Highest generation of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkGeneration. AMD: from max_link_speed of sysfs; amd-smi bus.max_pcie_speed. Absent where not supported.", mi.Description())
 					assert.Equal(t, "1", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1262,7 +1262,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.maxPcieLinkWidth"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Most lanes of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkWidth. AMD: max_link_width of sysfs. Absent where not supported.", mi.Description())
+					assert.Equal(t, "Most lanes of the PCIe link that GPU and system allow. NVIDIA: nvmlDeviceGetMaxPcieLinkWidth. AMD: max_link_width of sysfs; amd-smi bus.max_pcie_width. Absent where not supported.", mi.Description())
 					assert.Equal(t, "{lane}", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1979,7 +1979,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.pcieLinkGen"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Generation of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkGeneration. AMD: from current_link_speed of sysfs (2.5, 5, 8, 16, 32, 64 GT/s = 1 to 6). Falls when the GPU idles. Absent where not supported.", mi.Description())
+					assert.Equal(t, "Generation of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkGeneration. AMD: from current_link_speed of sysfs (2.5, 5, 8, 16, 32, 64 GT/s = 1 to 6); rocm-smi `pcie clock level`; amd-smi pcie.speed. Falls when the GPU idles. Absent where not supported.", mi.Description())
 					assert.Equal(t, "1", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2027,7 +2027,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.pcieLinkWidth"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Lanes of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkWidth. AMD: current_link_width of sysfs. Absent where not supported.", mi.Description())
+					assert.Equal(t, "Lanes of the PCIe link now. NVIDIA: nvmlDeviceGetCurrPcieLinkWidth. AMD: current_link_width of sysfs; rocm-smi `pcie clock level`; amd-smi pcie.width. Absent where not supported.", mi.Description())
 					assert.Equal(t, "{lane}", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2269,7 +2269,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.powerWatts"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics; rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.", mi.Description())
+					assert.Equal(t, "Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2293,7 +2293,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.correctedMemoryErrors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.correctedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.correctedMemoryErrors is.", mi.Description())
+					assert.Equal(t, "Value of gpu.correctedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.correctedMemoryErrors is.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -2319,7 +2319,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.encoderUtilization"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.encoderUtilization, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.encoderUtilization is.", mi.Description())
+					assert.Equal(t, "Value of gpu.encoderUtilization, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.encoderUtilization is.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2343,7 +2343,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.enforcedPowerLimitWatts"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.enforcedPowerLimitWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.enforcedPowerLimitWatts is.", mi.Description())
+					assert.Equal(t, "Value of gpu.enforcedPowerLimitWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.enforcedPowerLimitWatts is.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2367,7 +2367,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.gpu"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.gpu, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.gpu is.", mi.Description())
+					assert.Equal(t, "Value of gpu.gpu, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.gpu is.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2391,7 +2391,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.graphicsClock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.graphicsClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.graphicsClock is.", mi.Description())
+					assert.Equal(t, "Value of gpu.graphicsClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.graphicsClock is.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2415,7 +2415,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.memory, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memory is.", mi.Description())
+					assert.Equal(t, "Value of gpu.memory, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memory is.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2439,7 +2439,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.memoryAllocated"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.memoryAllocated, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocated is.", mi.Description())
+					assert.Equal(t, "Value of gpu.memoryAllocated, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.memoryAllocated is.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2469,7 +2469,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.memoryAllocatedBytes"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.memoryAllocatedBytes, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocatedBytes is.", mi.Description())
+					assert.Equal(t, "Value of gpu.memoryAllocatedBytes, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryAllocatedBytes is.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2496,7 +2496,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.memoryClock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.memoryClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryClock is.", mi.Description())
+					assert.Equal(t, "Value of gpu.memoryClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.memoryClock is.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2520,7 +2520,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.memoryOverDrive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.memoryOverDrive, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryOverDrive is.", mi.Description())
+					assert.Equal(t, "Value of gpu.memoryOverDrive, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). AMD. Absent when the workload uses no GPU, and where gpu.memoryOverDrive is.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2544,7 +2544,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.memoryReadWriteActivity"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.memoryReadWriteActivity, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.memoryReadWriteActivity is.", mi.Description())
+					assert.Equal(t, "Value of gpu.memoryReadWriteActivity, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). AMD. Absent when the workload uses no GPU, and where gpu.memoryReadWriteActivity is.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2595,7 +2595,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.powerPercent"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.powerPercent, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.powerPercent is.", mi.Description())
+					assert.Equal(t, "Value of gpu.powerPercent, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.powerPercent is.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2619,7 +2619,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.powerWatts"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.powerWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.powerWatts is.", mi.Description())
+					assert.Equal(t, "Value of gpu.powerWatts, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.powerWatts is.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2643,7 +2643,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.smClock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.smClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.smClock is.", mi.Description())
+					assert.Equal(t, "Value of gpu.smClock, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.smClock is.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2667,7 +2667,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.temp"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.temp, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.temp is.", mi.Description())
+					assert.Equal(t, "Value of gpu.temp, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.temp is.", mi.Description())
 					assert.Equal(t, "Cel", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2694,7 +2694,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.process.unCorrectedMemoryErrors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Value of gpu.unCorrectedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace), and where gpu.unCorrectedMemoryErrors is.", mi.Description())
+					assert.Equal(t, "Value of gpu.unCorrectedMemoryErrors, repeated on the resource of a workload for each GPU that the workload's processes use: the whole device's value, not the workload's share (W&B's definition). NVIDIA, AMD. Absent when the workload uses no GPU, when pids cannot be matched (foreign pid namespace; AMD then goes by /proc/PID/fdinfo), and where gpu.unCorrectedMemoryErrors is.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())

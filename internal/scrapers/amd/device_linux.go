@@ -26,6 +26,8 @@ type device struct {
 	place
 	index           int
 	uniqueID, model string
+	// sensors is the folder of hwmon; empty when there is none.
+	sensors string
 	// parent is the identity of the chip that a partition is part of.
 	parent string
 
@@ -44,9 +46,10 @@ type device struct {
 	blob             gpumetrics.Metrics
 	// isAPU is known once the driver was asked.
 	isAPU optional.Of[bool]
-	// needless are the figures that gpu_metrics does not know either: to ask costs
-	// the driver a transfer from the firmware.
-	needless missing
+	// needless are the figures that gpu_metrics does not know either, by two readings
+	// in a row, of which lacking is the last: to ask costs the driver a transfer from
+	// the firmware.
+	needless, lacking missing
 	// layout says why gpu_metrics cannot be read, and noted that it was said.
 	layout error
 	noted  bool
@@ -151,6 +154,7 @@ func (d *device) findSensors() {
 	if at < 0 {
 		return
 	}
+	d.sensors = folders[at]
 	in, f := listing(folders[at]), &d.files
 	f.powerAverage, f.powerInput, f.powerCap = in.file("power1_average"), in.file("power1_input"), in.file("power1_cap")
 	for _, name := range in.entries {
@@ -309,7 +313,9 @@ func (d *device) readBlob(r *card.Reading, w want) {
 		r.Temperatures[sensor] = r.Temperatures[sensor].Or(m.Temperatures[sensor])
 	}
 	d.readExtras(r, w)
-	d.needless |= d.missing(r, w) & need &^ missingExtras
+	lacking := d.missing(r, w) & need &^ missingExtras
+	d.needless |= lacking & d.lacking
+	d.lacking = lacking
 }
 
 func (d *device) readExtras(r *card.Reading, w want) {

@@ -71,12 +71,12 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.complete && o.tellHolders(kfd) {
+	if o.tellHolders(kfd) {
 		if view, err = o.workloads.Take(ctx); err != nil {
 			return nil, err
 		}
 	}
-	use := &usage{devices: o.sysfs.devices, kfd: kfd}
+	use := &usage{devices: o.sysfs.devices, kfd: kfd, foreign: o.foreign}
 	o.noteHidden(use)
 	var members []*workload.Process
 	for _, w := range view.Workloads {
@@ -102,7 +102,7 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 
 // processes are those of the KFD, read now where the figures are a tool's.
 func (o *kernelOwners) processes(ctx context.Context, r *reading) ([]kfdProcess, error) {
-	if r.processes.Known {
+	if r.processes.Known || r.ownIndices { // sysfs says itself why it has none
 		return r.processes.Value, nil
 	}
 	if err := o.sysfs.list(ctx); err != nil && len(o.sysfs.devices) == 0 {
@@ -118,7 +118,11 @@ func (o *kernelOwners) known(ctx context.Context, kfd []kfdProcess) (*workload.V
 	for i := range kfd {
 		pids[i] = kfd[i].pid
 	}
-	view, err := gpus.View(ctx, o.workloads, o.interval, pids)
+	expected := pids
+	if o.foreign { // a new look would not find them either
+		expected = nil
+	}
+	view, err := gpus.View(ctx, o.workloads, o.interval, expected)
 	if err != nil || len(kfd) == 0 {
 		return view, kfd, err
 	}
@@ -239,6 +243,8 @@ type usage struct {
 	devices []*device
 	kfd     []kfdProcess
 	clients map[int][]drmClient
+	// foreign says that nothing is known of who computes.
+	foreign bool
 }
 
 func (u *usage) kfdOf(pid int) *kfdProcess {
@@ -300,11 +306,23 @@ func (u *usage) addCompute(p *kfdProcess, used []bool, memory []optional.Of[int6
 	}
 }
 
+// runtimeMemory is more than the page tables that the runtime of a process that
+// computes has on each GPU that it may use.
+const runtimeMemory = 4 << 20
+
 // addClient counts a descriptor. The runtime of a process that computes opens all
-// GPUs and has some memory on each: there only work counts.
+// GPUs and has some memory on each: there only work counts, and where it is not
+// known who computes, memory that is more than that.
 func (u *usage) addClient(c *drmClient, computes bool, used []bool, memory []optional.Of[int64]) {
 	at := slices.IndexFunc(u.devices, func(d *device) bool { return d.pci == c.pci && !d.partition })
-	if at < 0 || (!c.works && (c.memory == 0 || computes)) {
+	if at < 0 {
+		return
+	}
+	enough := c.memory > 0 && !computes
+	if u.foreign {
+		enough = c.memory > runtimeMemory
+	}
+	if !c.works && !enough {
 		return
 	}
 	used[at] = true

@@ -89,7 +89,7 @@ func (s *gpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 		s.counters.Keep(r.has)
 	}
 	s.builder.EmitForResource(metadata.WithResource(s.identity.Host(ctx)))
-	if s.owners != nil && len(r.cards) > 0 {
+	if s.owners != nil && len(r.cards) > 0 && ctx.Err() == nil {
 		users, err := s.owners.of(ctx, r)
 		if err != nil {
 			r.errs = append(r.errs, &scrapers.SourceError{Source: "attribution of processes", Err: err})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,11 +30,10 @@ func newSource(cfg *Config, set scrapers.Settings) (source, owners, error) {
 		return nil, nil, fmt.Errorf("own metrics: %w", err)
 	}
 	sys := newSysfs(set)
-	driver := sys.root.driverVersion
 	amdSMI := newTool(smi.NewAMD(smi.Options{Path: cfg.AMDSMIPath, Interval: set.DetectionInterval}),
-		amdSMITimeout, cfg.ToolTimeout, set, cost, driver)
+		amdSMITimeout, set, cfg, cost, sys.root)
 	rocmSMI := newTool(smi.NewROCm(smi.Options{Path: cfg.ROCmSMIPath, Interval: set.DetectionInterval}),
-		rocmSMITimeout, cfg.ToolTimeout, set, cost, driver)
+		rocmSMITimeout, set, cfg, cost, sys.root)
 	all := map[sourceName]probe{
 		sourceSysfs:   {source: sys, name: sourceSysfs, none: "no GPU of the amdgpu driver in /sys"},
 		sourceAMDSMI:  {source: amdSMI, name: sourceAMDSMI, none: "amd-smi lists no GPU", must: cfg.AMDSMIPath != ""},
@@ -83,8 +83,12 @@ type firstSource struct {
 
 // read implements source.
 func (f *firstSource) read(ctx context.Context, w want) *reading {
-	if f.chosen > 0 && f.clock().Sub(f.since) >= f.interval {
-		f.chosen, f.pending = -1, 0 // a better one may have come
+	if f.chosen > 0 && f.clock().Sub(f.since) >= f.interval { // the first may have come
+		f.since = f.clock()
+		if r := f.order[0].read(ctx, w); len(r.cards) > 0 {
+			f.take(0, "")
+			return r
+		}
 	}
 	if f.chosen >= 0 {
 		r := f.order[f.chosen].read(ctx, w)
@@ -100,34 +104,38 @@ func (f *firstSource) read(ctx context.Context, w want) *reading {
 // does not count as one without a GPU unless it is not installed.
 func (f *firstSource) choose(ctx context.Context, w want) *reading {
 	var failed []error
-	none := ""
+	var said []string
+	named := false
 	for i := f.pending; i < len(f.order); i++ {
 		p := &f.order[i]
 		r := p.read(ctx, w)
 		switch {
-		case len(r.cards) > 0:
-			f.take(i)
+		case len(r.cards) > 0 || r.gpus.Count > 0: // also those of which none answers
+			f.take(i, strings.Join(said, ", "))
 			return r
 		case r.pending:
 			f.pending = i
 			r.errs = append(failed, r.errs...)
 			return r
 		case len(r.errs) > 0 && !p.must && errors.Is(r.errs[0], smi.ErrNotFound):
-			none = r.errs[0].Error()
+			said = append(said, r.errs[0].Error())
 		case len(r.errs) > 0:
-			failed = append(failed, r.errs...)
+			failed, named = append(failed, r.errs...), named || p.must || i == 0
+			said = append(said, r.errs[0].Error())
 		default:
-			none = p.none
+			said = append(said, p.none)
 		}
 	}
 	f.pending = 0
-	if len(failed) == 0 {
-		failed = []error{f.absent(none)}
+	if !named {
+		// A tool that fails where the driver has no GPU is as good as none.
+		failed = []error{f.absent(said)}
 	}
 	return &reading{at: f.clock(), complete: true, errs: failed}
 }
 
-func (f *firstSource) take(i int) {
+// take uses a source from now on; the others said why they are not it.
+func (f *firstSource) take(i int, others string) {
 	f.chosen, f.since, f.pending = i, f.clock(), 0
 	for k := range f.order {
 		if t, isTool := f.order[k].source.(*tool); isTool && k != i {
@@ -136,19 +144,27 @@ func (f *firstSource) take(i int) {
 	}
 	if name := f.order[i].name; name != f.told {
 		f.told = name
-		f.logger.Info("Source of the figures of GPUs", zap.String("source", string(name)))
+		f.logger.Info("Source of the figures of GPUs", zap.String("source", string(name)), zap.String("reason", reasonOf(len(f.order), i, others)))
 	}
 }
 
-// absent says why there is no GPU, by what the last source said.
-func (f *firstSource) absent(none string) error {
-	if len(f.order) > 1 {
-		return &scrapers.AbsentError{
-			Reason: "no AMD GPU: " + f.order[0].none + ", and no tool lists one",
-			Cure:   "load the amdgpu driver; in a container, let it see /sys, or mount the machine's / and set root_path",
-		}
+func reasonOf(sources, i int, others string) string {
+	switch {
+	case sources == 1:
+		return "configured"
+	case i == 0:
+		return "the amdgpu driver's files are there"
 	}
-	return &scrapers.AbsentError{Reason: "no AMD GPU: " + none, Cure: "load the amdgpu driver, install ROCm's tools, or use source: auto"}
+	return others
+}
+
+// absent says why there is no GPU, in the words of the sources.
+func (f *firstSource) absent(said []string) error {
+	cure := "load the amdgpu driver, install ROCm's tools, or use source: auto"
+	if len(f.order) > 1 {
+		cure = "load the amdgpu driver; in a container, let it see /sys, or mount the machine's / and set root_path"
+	}
+	return &scrapers.AbsentError{Reason: "no AMD GPU: " + strings.Join(said, ", "), Cure: cure}
 }
 
 // close implements source.

@@ -4,10 +4,12 @@
 package amd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -80,13 +82,10 @@ func (f folder) inventory() (inventory, error) {
 	}
 	names := f.marketingNames()
 	found := inventory{gpus: identity.GPUs{Count: len(places), DriverVersion: f.driverVersion()}}
-	chips := map[string]string{}
 	for i, p := range places {
 		d := newDevice(p, i, names)
-		if p.partition {
-			d.parent = chips[p.pci]
-		} else {
-			chips[p.pci] = d.identity()
+		if p.partition || p.number > 0 {
+			d.parent = f.chip(p.pci)
 		}
 		found.devices = append(found.devices, d)
 	}
@@ -94,25 +93,35 @@ func (f folder) inventory() (inventory, error) {
 	return found, nil
 }
 
-// replace takes the new list. A device that hangs stays as it is: what it holds is
-// in use.
+// chip returns the identity of a chip, whether or not it is listed itself: its own
+// number, else its address.
+func (f folder) chip(pci string) string {
+	return cmp.Or(strings.ToLower(f.text("sys/bus/pci/devices/"+pci+"/unique_id")), pci)
+}
+
+// replace takes the new list. A device that is what it was stays, and with it what
+// it knows; so does one that hangs, since what it holds is in use.
 func (s *sysfs) replace(found inventory) {
 	if len(s.devices) > 0 && !slices.EqualFunc(s.devices, found.devices, sameDevice) {
 		s.logger.Info("The list of GPUs changed", zap.Int("before", len(s.devices)), zap.Int("now", len(found.devices)))
 	}
 	for _, old := range s.devices {
-		if !old.slot.Hung() {
-			old.close()
+		hangs := old.slot.Hung()
+		at := slices.IndexFunc(found.devices, func(d *device) bool { return sameDevice(d, old) })
+		if at >= 0 && (hangs || found.devices[at].sensors == old.sensors) {
+			found.devices[at] = old
 			continue
 		}
-		if at := slices.IndexFunc(found.devices, func(d *device) bool { return sameDevice(d, old) }); at >= 0 {
-			found.devices[at] = old
+		if !hangs {
+			old.close()
 		}
 	}
 	s.devices, s.gpus = found.devices, found.gpus
 }
 
-func sameDevice(a, b *device) bool { return a.index == b.index && a.dir == b.dir && a.gpuID == b.gpuID }
+func sameDevice(a, b *device) bool {
+	return a.index == b.index && a.dir == b.dir && a.gpuID == b.gpuID && a.uniqueID == b.uniqueID && a.parent == b.parent
+}
 
 // read implements source.
 func (s *sysfs) read(ctx context.Context, w want) *reading {
@@ -160,9 +169,11 @@ func (s *sysfs) use(ctx context.Context, r *reading, w want) *kfdUse {
 	if !partitioned && !w.processes {
 		return &kfdUse{}
 	}
+	ctx, cancel := halfOf(ctx, time.Now()) // the rest is the GPUs'
+	defer cancel()
 	all, err := s.kfdProcesses(ctx)
 	if err != nil {
-		r.errs = append(r.errs, &scrapers.SourceError{Source: "sysfs", Err: err})
+		r.errs = append(r.errs, &scrapers.SourceError{Source: "processes of the KFD", Err: err})
 		return &kfdUse{}
 	}
 	r.processes = optional.Some(all)

@@ -5,6 +5,7 @@ package amd
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -33,8 +34,12 @@ type tool struct {
 	timeout time.Duration
 	logger  *zap.Logger
 	clock   func() time.Time
-	driver  func() string
+	root    folder
 	cost    costs
+	// interval is how old an answer may be.
+	interval time.Duration
+	// chips are the identities of chips by their addresses.
+	chips map[string]string
 
 	// life ends the run in progress.
 	life context.Context
@@ -57,14 +62,15 @@ type answer struct {
 	err   error
 }
 
-func newTool(reader *smi.Tool, timeout, configured time.Duration, set scrapers.Settings, cost costs, driver func() string) *tool {
-	if configured > 0 {
-		timeout = configured
+func newTool(reader *smi.Tool, timeout time.Duration, set scrapers.Settings, cfg *Config, cost costs, root folder) *tool {
+	if cfg.ToolTimeout > 0 {
+		timeout = cfg.ToolTimeout
 	}
 	life, end := context.WithCancel(context.Background())
 	return &tool{
 		reader: reader, timeout: timeout, logger: set.Receiver.Logger, clock: time.Now,
-		driver: driver, cost: cost, life: life, end: end,
+		root: root, cost: cost, life: life, end: end,
+		interval: cfg.CommonConfig.Timing.CollectionInterval, chips: map[string]string{},
 	}
 }
 
@@ -73,15 +79,20 @@ func (t *tool) read(ctx context.Context, w want) *reading {
 	if t.outdated {
 		t.discard()
 	}
-	if t.running == nil {
+	isOlder := t.running != nil
+	if !isOlder {
 		t.start(w.extras()) //nolint:contextcheck // it may outlive the scrape
 	}
 	select {
 	case a := <-t.running:
 		t.running = nil
+		if isOlder && t.interval > 0 && t.clock().Sub(a.at) > t.interval { // nobody asked meanwhile
+			t.cost.add(t.life, t.reader.Name(), a.cost)
+			return t.read(ctx, w)
+		}
 		return t.readingOf(&a)
 	case <-ctx.Done():
-		return t.late()
+		return t.late(ctx)
 	}
 }
 
@@ -126,11 +137,13 @@ func (t *tool) readingOf(a *answer) *reading {
 		}
 	}
 	for i := range a.cards {
-		r.cards = append(r.cards, cardReading{Reading: a.cards[i]})
+		c := cardReading{Reading: a.cards[i]}
+		c.UniqueID = t.identity(&c)
+		r.cards = append(r.cards, c)
 	}
 	namePartitions(r.cards)
 	if len(a.cards) > 0 {
-		r.gpus = identity.GPUs{Count: len(a.cards), Type: a.cards[0].Model, DriverVersion: t.driver()}
+		r.gpus = identity.GPUs{Count: len(a.cards), Type: a.cards[0].Model, DriverVersion: t.root.driverVersion()}
 	}
 	return r
 }
@@ -151,8 +164,8 @@ func namePartitions(cards []cardReading) {
 
 // late is the reading of a scrape that ended before the tool did. That is no
 // trouble of its own; what the last run had lasts until this one is over.
-func (t *tool) late() *reading {
-	if !t.slow {
+func (t *tool) late(ctx context.Context) *reading {
+	if !t.slow && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		t.slow = true
 		t.logger.Warn("A tool takes longer than a scrape may; what it tells comes with a later one",
 			zap.String("tool", t.reader.Name()), zap.Duration("tool_timeout", t.timeout),
@@ -163,6 +176,20 @@ func (t *tool) late() *reading {
 		r.errs = []error{t.trouble()}
 	}
 	return r
+}
+
+// identity is what sysfs calls the chip, where the tool tells the address only: a
+// GPU is the same whatever the source.
+func (t *tool) identity(c *cardReading) string {
+	if c.UniqueID != "" || c.PCI == "" {
+		return c.UniqueID
+	}
+	id, known := t.chips[c.PCI]
+	if !known {
+		id = t.root.chip(c.PCI)
+		t.chips[c.PCI] = id
+	}
+	return id
 }
 
 func (t *tool) trouble() error { return &scrapers.SourceError{Source: t.reader.Name(), Err: t.last} }

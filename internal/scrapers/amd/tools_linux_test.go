@@ -158,7 +158,10 @@ func newToolRig(t testing.TB, name, body string, timeout time.Duration) *toolRig
 	require.NoError(t, err)
 	// Without an interval amd-smi's static is asked for each time.
 	reader := map[string]func(smi.Options) *smi.Tool{"rocm-smi": smi.NewROCm, "amd-smi": smi.NewAMD}[name](smi.Options{Path: r.program.path})
-	r.tool = newTool(reader, never, timeout, set, cost, func() string { return "6.8.5" })
+	scraperstest.Machine{T: t, Root: set.RootPath}.Write("sys/module/amdgpu/version", "6.8.5\n")
+	cfg := defaultConfig().(*Config)
+	cfg.ToolTimeout, cfg.CommonConfig.Timing.CollectionInterval = timeout, never
+	r.tool = newTool(reader, never, set, cfg, cost, folder(set.RootPath))
 	r.logs, r.now = logs, new(atomic.Int64)
 	r.clock = func() time.Time { return time.Unix(r.now.Load(), 0) }
 	t.Cleanup(func() {

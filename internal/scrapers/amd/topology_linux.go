@@ -94,7 +94,7 @@ func (f folder) places() ([]place, error) {
 		return nil, fmt.Errorf("listing the cards: %w", err)
 	}
 	for _, c := range cards {
-		known := func(p place) bool { return p.dir == c.dir || (p.pci == c.pci && c.pci != "") }
+		known := func(p place) bool { return p.dir == c.dir || (p.dir == "" && p.pci == c.pci) }
 		if !slices.ContainsFunc(all, known) {
 			all = append(all, c)
 		}
@@ -124,7 +124,7 @@ func (f folder) nodes() []place {
 	places := make([]place, len(found))
 	for i, n := range found {
 		places[i] = n.place
-		if i > 0 && found[i-1].order == n.order {
+		if n.number == 0 && i > 0 && found[i-1].order == n.order { // a kernel that does not number them
 			places[i].number = places[i-1].number + 1
 		}
 	}
@@ -163,7 +163,7 @@ func (f folder) node(path string) (node, bool) {
 	location := p.location &^ partitionBits
 	n := node{
 		place: place{
-			gpuID: id, target: int(p.target), bank: f.banks(path + "/mem_banks"),
+			gpuID: id, target: int(p.target), bank: f.banks(path + "/mem_banks"), number: int(p.location >> 28),
 			pci: fmt.Sprintf("%04x:%02x:%02x.%x", p.domain, location>>8&0xff, location>>3&0x1f, location&7),
 		},
 		order: p.domain<<32 | location,

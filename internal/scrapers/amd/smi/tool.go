@@ -83,7 +83,7 @@ var amdSMI = dialect{
 	base:     []string{"--usage", "--power", "--temperature", "--mem-usage"},
 	extended: []string{"--clock", "--ecc-blocks", "--energy", "--pcie"},
 	static:   []string{"static", "--limit", "--asic", "--bus", "--json"},
-	refused:  func(res guard.Result) bool { return res.ExitCode == usageExit || showsUsage(res) },
+	refused:  func(res guard.Result) bool { return res.ExitCode == usageExit || showsUsage(res) || saysInvalid(res) },
 }
 
 // showsUsage tells whether a program said how it is to be called.
@@ -93,6 +93,18 @@ func showsUsage(res guard.Result) bool {
 			if strings.HasPrefix(strings.ToLower(plain(line)), "usage") {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// saysInvalid tells whether amd-smi refused a flag in words of its own: in guests it
+// has fewer of them, and it answers in JSON.
+func saysInvalid(res guard.Result) bool {
+	for _, said := range [][]byte{res.Stdout, res.Stderr} {
+		said = bytes.ToLower(said)
+		if bytes.Contains(said, []byte("is invalid")) || bytes.Contains(said, []byte("unrecognized argument")) {
+			return true
 		}
 	}
 	return false
