@@ -71,17 +71,6 @@ func TestParseClient(t *testing.T) {
 	}
 }
 
-func FuzzParseClient(f *testing.F) {
-	f.Add([]byte("drm-driver:\tamdgpu\ndrm-client-id:\t7\ndrm-pdev:\t0000:c1:00.0\ndrm-memory-vram:\t123 KiB\ndrm-engine-gfx:\t5 ns\n"))
-	f.Add([]byte("pdev:\t0000:c1:00.0\npasid:\t32770\nvram mem:\t123 kB\ngfx0:\t1.20%\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, ok := parseClient(b)
-		assert.GreaterOrEqual(t, c.memory, int64(0))
-		assert.LessOrEqual(t, c.memory, maxBytes)
-		assert.False(t, ok && c.pci == "")
-	})
-}
-
 // descriptor makes a descriptor of a process.
 func descriptor(m scraperstest.Machine, pid, fd int, target, info string) {
 	m.T.Helper()

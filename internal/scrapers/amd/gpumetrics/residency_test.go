@@ -44,34 +44,35 @@ func TestACounterThatIsNotToldOrCutOffIsMissing(t *testing.T) {
 	assert.Equal(t, want, decode(t, b[:63]).Residency)
 }
 
+// Prochot is the signal of a hot processor; currents and others are not counted.
 func TestThrottledComparesTwoReadings(t *testing.T) {
 	before := residencyOf(1000, 10, 20, 30, 40, 50)
 	no, yes, unknown := optional.Some(false), optional.Some(true), optional.Of[bool]{}
 	for name, c := range map[string]struct {
-		before, now        Residency
-		power, heat, other optional.Of[bool]
+		before, now Residency
+		power, heat optional.Of[bool]
 	}{
-		"nothing grew":             {before, residencyOf(2000, 10, 20, 30, 40, 50), no, no, no},
-		"power":                    {before, residencyOf(2000, 10, 21, 30, 40, 50), yes, no, no},
-		"the socket's heat":        {before, residencyOf(2000, 10, 20, 31, 40, 50), no, yes, no},
-		"the regulators' heat":     {before, residencyOf(2000, 10, 20, 30, 41, 50), no, yes, no},
-		"the memory's heat":        {before, residencyOf(2000, 10, 20, 30, 40, 51), no, yes, no},
-		"prochot":                  {before, residencyOf(2000, 11, 20, 30, 40, 50), no, no, yes},
-		"no earlier reading":       {Residency{}, before, unknown, unknown, unknown},
-		"no later reading":         {before, Residency{}, unknown, unknown, unknown},
-		"nothing was counted":      {before, residencyOf(1000, 11, 21, 31, 41, 51), unknown, unknown, unknown},
-		"all began anew":           {before, residencyOf(1, 11, 21, 31, 41, 51), unknown, unknown, unknown},
-		"the power's began anew":   {before, residencyOf(2000, 10, 19, 30, 40, 50), unknown, no, no},
-		"one of heat's began anew": {before, residencyOf(2000, 10, 20, 30, 39, 50), no, unknown, no},
-		"another of heat grew":     {before, residencyOf(2000, 10, 20, 30, 39, 51), no, yes, no},
+		"nothing grew":             {before, residencyOf(2000, 10, 20, 30, 40, 50), no, no},
+		"power":                    {before, residencyOf(2000, 10, 21, 30, 40, 50), yes, no},
+		"the socket's heat":        {before, residencyOf(2000, 10, 20, 31, 40, 50), no, yes},
+		"the regulators' heat":     {before, residencyOf(2000, 10, 20, 30, 41, 50), no, yes},
+		"the memory's heat":        {before, residencyOf(2000, 10, 20, 30, 40, 51), no, yes},
+		"prochot":                  {before, residencyOf(2000, 11, 20, 30, 40, 50), no, yes},
+		"no earlier reading":       {Residency{}, before, unknown, unknown},
+		"no later reading":         {before, Residency{}, unknown, unknown},
+		"nothing was counted":      {before, residencyOf(1000, 11, 21, 31, 41, 51), unknown, unknown},
+		"all began anew":           {before, residencyOf(1, 11, 21, 31, 41, 51), unknown, unknown},
+		"the power's began anew":   {before, residencyOf(2000, 10, 19, 30, 40, 50), unknown, no},
+		"one of heat's began anew": {before, residencyOf(2000, 10, 20, 30, 39, 50), no, unknown},
+		"another of heat grew":     {before, residencyOf(2000, 10, 20, 30, 39, 51), no, yes},
 		"a counter is not told": {
 			before,
 			Residency{Cycles: optional.Some(uint32(2000)), Power: optional.Some(uint32(20))},
-			no, unknown, unknown,
+			no, unknown,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := [card.Reasons]optional.Of[bool]{card.ByPower: c.power, card.ByHeat: c.heat, card.ByOther: c.other}
+			want := [card.Reasons]optional.Of[bool]{card.ByPower: c.power, card.ByHeat: c.heat}
 			assert.Equal(t, want, Throttled(&c.before, &c.now))
 		})
 	}
