@@ -42,6 +42,8 @@ func TestParseClient(t *testing.T) {
 		"an idle engine":       {now + "drm-engine-gfx:\t0 ns\ndrm-engine-compute:\t0 ns\n", client(0, false)},
 		"one of several":       {now + "drm-engine-gfx:\t0 ns\ndrm-engine-enc:\t1 ns\ndrm-engine-dec:\t0 ns\n", client(0, true)},
 		"number of engines":    {now + "drm-engine-capacity-gfx:\t4\ndrm-engine-gfx:\t0 ns\n", client(0, false)},
+		"an engine in text":    {now + "drm-engine-gfx:\tbusy\n", client(0, false)},
+		"no engine of today":   {now + "gfx0:\t5%\n", client(0, false)},
 		"a line that is none":  {now + "drm-engine-gfx\ngarbage\n\n:\n", client(0, false)},
 		"before 5.19":          {before + "vram mem:\t123 kB\ngtt mem:\t9 kB\ncpu mem:\t9 kB\n", old(123<<10, false)},
 		"before 5.19, idle":    {before + "gfx0:\t0.00%\ncompute0:\t0.00%\n", old(0, false)},

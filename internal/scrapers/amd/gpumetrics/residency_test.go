@@ -44,6 +44,7 @@ func TestACounterThatIsNotToldOrCutOffIsMissing(t *testing.T) {
 	assert.Equal(t, want, decode(t, b[:63]).Residency)
 }
 
+// Prochot is the signal of a hot processor; currents and others are not counted.
 func TestThrottledComparesTwoReadings(t *testing.T) {
 	before := residencyOf(1000, 10, 20, 30, 40, 50)
 	no, yes, unknown := optional.Some(false), optional.Some(true), optional.Of[bool]{}
