@@ -583,7 +583,7 @@ func TestFactory(t *testing.T) {
 func TestSpread(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for _, host := range []string{"node-1", "node-2", "node-3"} {
-		for _, family := range []string{"host", "nvidia"} {
+		for _, family := range []string{"amd", "host", "nvidia"} {
 			d := spread(host, family, time.Minute)
 			assert.Equal(t, d, spread(host, family, time.Minute), "the same every time")
 			assert.GreaterOrEqual(t, d, time.Duration(0))
@@ -592,7 +592,7 @@ func TestSpread(t *testing.T) {
 			seen[d] = true
 		}
 	}
-	assert.Len(t, seen, 6, "machines and families differ")
+	assert.Len(t, seen, 9, "machines and families differ")
 	assert.Zero(t, spread("node-1", "host", time.Microsecond))
 }
 

@@ -39,7 +39,9 @@ type device struct {
 
 	// vram and gtt are the sizes of the pools, in bytes, once they are known.
 	vram, gtt optional.Of[int64]
-	blob      gpumetrics.Metrics
+	// maxGen and maxWidth are the most that the link can have, once they are known.
+	maxGen, maxWidth card.Int
+	blob             gpumetrics.Metrics
 	// isAPU is known once the driver was asked.
 	isAPU optional.Of[bool]
 	// needless are the figures that gpu_metrics does not know either: to ask costs
@@ -265,8 +267,14 @@ func (d *device) megahertz(file *guard.KeptFile) card.Int {
 
 func (d *device) readPCIe(p *card.PCIe) {
 	f := &d.files
-	p.Gen, p.MaxGen = linkGeneration(d.line(f.speed)), linkGeneration(d.line(f.maxSpeed))
-	p.Width, p.MaxWidth = positive(d.number64(f.width)), positive(d.number64(f.maxWidth))
+	p.Gen, p.Width = linkGeneration(d.line(f.speed)), positive(d.number64(f.width))
+	if !d.maxGen.Known {
+		d.maxGen = linkGeneration(d.line(f.maxSpeed))
+	}
+	if !d.maxWidth.Known {
+		d.maxWidth = positive(d.number64(f.maxWidth))
+	}
+	p.MaxGen, p.MaxWidth = d.maxGen, d.maxWidth
 	replays := d.number64(f.replays)
 	p.Replays = optional.If(int64(replays), replays >= 0)
 }

@@ -44,6 +44,8 @@ type kernelOwners struct {
 	idle map[workload.Key]time.Time
 	// looking guards the looks into processes.
 	looking guard.Slot
+	// told are the holders that were told last.
+	told []int
 	// strange counts the looks in a row with unknown pids.
 	strange                 int
 	foreign, denied, hidden bool
@@ -69,8 +71,10 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.complete {
-		o.workloads.SetHolders(familyName, holders(kfd))
+	if r.complete && o.tellHolders(kfd) {
+		if view, err = o.workloads.Take(ctx); err != nil {
+			return nil, err
+		}
 	}
 	use := &usage{devices: o.sysfs.devices, kfd: kfd}
 	o.noteHidden(use)
@@ -101,7 +105,7 @@ func (o *kernelOwners) processes(ctx context.Context, r *reading) ([]kfdProcess,
 	if r.processes.Known {
 		return r.processes.Value, nil
 	}
-	if err := o.sysfs.list(ctx); err != nil {
+	if err := o.sysfs.list(ctx); err != nil && len(o.sysfs.devices) == 0 {
 		return nil, err
 	}
 	return o.sysfs.kfdProcesses(ctx)
@@ -145,6 +149,16 @@ func (o *kernelOwners) sees(isHere func(pid int) bool, pids []int) bool {
 	}
 	o.foreign = foreign
 	return !foreign
+}
+
+// tellHolders says who holds GPUs. It tells whether that makes other workloads
+// than there were.
+func (o *kernelOwners) tellHolders(kfd []kfdProcess) bool {
+	pids := holders(kfd)
+	o.workloads.SetHolders(familyName, pids)
+	changed := !slices.Equal(pids, o.told)
+	o.told = pids
+	return changed && o.workloads.WantsHolders()
 }
 
 // noteHidden says once that processes compute on GPUs whose numbers the KFD keeps
@@ -297,10 +311,14 @@ func (u *usage) addClient(c *drmClient, computes bool, used []bool, memory []opt
 	memory[at] = optional.Some(memory[at].Value + c.memory)
 }
 
-// deviceOf finds the device of sysfs that a reading of a tool is of: by its address,
-// and of the partitions that share one by their order.
+// deviceOf finds the device of sysfs that a reading is of. One of a tool has the
+// tool's number: there the address counts, and of the partitions that share one
+// their order.
 func (u *usage) deviceOf(r *reading, i int) int {
 	c := &r.cards[i]
+	if r.ownIndices {
+		return slices.IndexFunc(u.devices, func(d *device) bool { return d.index == c.Index && d.pci == c.PCI })
+	}
 	before := 0
 	for k := range i {
 		if r.cards[k].PCI == c.PCI {

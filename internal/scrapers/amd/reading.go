@@ -34,6 +34,9 @@ type reading struct {
 	complete, pending bool
 	// processes are those of the KFD, where the source asked for them.
 	processes optional.Of[[]kfdProcess]
+	// ownIndices says that the GPUs have the numbers that they have in sysfs: of
+	// partitions that share an address one may be missing.
+	ownIndices bool
 	// errs holds *scrapers.AbsentError alone, or *scrapers.SourceError.
 	errs []error
 }

@@ -75,10 +75,10 @@ type firstSource struct {
 	// chosen is the source in use, below 0 for none; since is when it was chosen.
 	chosen int
 	since  time.Time
+	// told is the one that was logged.
+	told sourceName
 	// pending is the one that has not answered yet.
 	pending int
-	// told is the source that was named last.
-	told sourceName
 }
 
 // read implements source.
@@ -129,6 +129,11 @@ func (f *firstSource) choose(ctx context.Context, w want) *reading {
 
 func (f *firstSource) take(i int) {
 	f.chosen, f.since, f.pending = i, f.clock(), 0
+	for k := range f.order {
+		if t, isTool := f.order[k].source.(*tool); isTool && k != i {
+			t.forget()
+		}
+	}
 	if name := f.order[i].name; name != f.told {
 		f.told = name
 		f.logger.Info("Source of the figures of GPUs", zap.String("source", string(name)))

@@ -42,11 +42,17 @@ type inventory struct {
 }
 
 // list looks for the GPUs, unless that was done lately: a GPU that leaves must not
-// change the numbers of the others from one scrape to the next.
+// change the numbers of the others from one scrape to the next. When it fails, those
+// that are known stay.
 func (s *sysfs) list(ctx context.Context) error {
 	now := s.clock()
 	if len(s.devices) > 0 && now.Sub(s.listed) < s.interval && !now.Before(s.listed) {
 		return nil
+	}
+	if len(s.devices) > 0 { // a listing that hangs leaves them time
+		var cancel context.CancelFunc
+		ctx, cancel = halfOf(ctx, time.Now())
+		defer cancel()
 	}
 	found, err := guard.Call(ctx, &s.listing, func(context.Context) (inventory, error) { return s.root.inventory() })
 	if err != nil {
@@ -55,6 +61,15 @@ func (s *sysfs) list(ctx context.Context) error {
 	s.replace(found)
 	s.listed = now
 	return nil
+}
+
+// halfOf ends after half of the time that is left.
+func halfOf(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, now.Add(deadline.Sub(now)/2))
 }
 
 // inventory finds the GPUs and what does not change of them.
@@ -101,9 +116,12 @@ func sameDevice(a, b *device) bool { return a.index == b.index && a.dir == b.dir
 
 // read implements source.
 func (s *sysfs) read(ctx context.Context, w want) *reading {
-	r := &reading{at: s.clock()}
+	r := &reading{at: s.clock(), ownIndices: true}
 	if err := s.list(ctx); err != nil {
 		r.errs = append(r.errs, &scrapers.SourceError{Source: "sysfs", Err: err})
+	}
+	if len(s.devices) == 0 {
+		r.complete = len(r.errs) == 0
 		return r
 	}
 	r.gpus, r.complete = s.gpus, true

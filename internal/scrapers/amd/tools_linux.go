@@ -5,6 +5,7 @@ package amd
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -44,6 +45,8 @@ type tool struct {
 	last error
 	// slow and capless say that so much was said.
 	slow, capless bool
+	// outdated says that what has come is not of now: another source was used.
+	outdated bool
 }
 
 // answer is what a run gave.
@@ -67,6 +70,9 @@ func newTool(reader *smi.Tool, timeout, configured time.Duration, set scrapers.S
 
 // read implements source.
 func (t *tool) read(ctx context.Context, w want) *reading {
+	if t.outdated {
+		t.discard()
+	}
 	if t.running == nil {
 		t.start(w.extras()) //nolint:contextcheck // it may outlive the scrape
 	}
@@ -76,6 +82,20 @@ func (t *tool) read(ctx context.Context, w want) *reading {
 		return t.readingOf(&a)
 	case <-ctx.Done():
 		return t.late()
+	}
+}
+
+// forget says that another source is used from now on.
+func (t *tool) forget() { t.outdated = true }
+
+// discard drops an answer that came while another source was used.
+func (t *tool) discard() {
+	t.outdated = false
+	select {
+	case a := <-t.running:
+		t.running, t.last = nil, nil
+		t.cost.add(t.life, t.reader.Name(), a.cost)
+	default:
 	}
 }
 
@@ -108,10 +128,25 @@ func (t *tool) readingOf(a *answer) *reading {
 	for i := range a.cards {
 		r.cards = append(r.cards, cardReading{Reading: a.cards[i]})
 	}
+	namePartitions(r.cards)
 	if len(a.cards) > 0 {
 		r.gpus = identity.GPUs{Count: len(a.cards), Type: a.cards[0].Model, DriverVersion: t.driver()}
 	}
 	return r
+}
+
+// namePartitions tells the partitions of a chip apart as sysfs does: the tools give
+// all of them the chip's identity.
+func namePartitions(cards []cardReading) {
+	seen := map[string]int{}
+	for i := range cards {
+		c := &cards[i]
+		chip, id := c.key(), c.uuid()
+		if n := seen[chip]; n > 0 && id != "" {
+			c.parent, c.UniqueID = id, id+"/"+strconv.Itoa(n)
+		}
+		seen[chip]++
+	}
 }
 
 // late is the reading of a scrape that ended before the tool did. That is no

@@ -54,7 +54,7 @@ func BenchmarkScrape(b *testing.B) {
 func (r *rig) makeStatic(b *testing.B, spinUS int) int {
 	b.Helper()
 	// Without it the machine's resource would be made at each scrape.
-	r.machine.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 500 kB\nMemAvailable: 700 kB\n")
+	r.machine.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 500 kB\nMemAvailable: 700 kB\n")
 	_, _ = r.scrape()
 	_, faults := r.scrape()
 	require.Empty(b, faults)

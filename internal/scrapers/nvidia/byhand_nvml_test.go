@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // byHand makes the calls of a scrape, and its points, as one would who writes
@@ -363,9 +365,9 @@ func TestByHand(t *testing.T) {
 // that means anything.
 func describe(md pmetric.Metrics) []string {
 	var lines []string
-	for _, p := range pointsOf(md) {
-		lines = append(lines, strconv.FormatFloat(p.value(), 'g', -1, 64)+" "+p.key()+" "+p.data.Timestamp().String()+" "+
-			p.data.ValueType().String()+" "+p.metric.Type().String()+" "+p.metric.Unit()+" "+p.metric.Description())
+	for _, p := range scraperstest.PointsOf(md) {
+		lines = append(lines, strconv.FormatFloat(p.Value(), 'g', -1, 64)+" "+p.Key()+" "+p.Data.Timestamp().String()+" "+
+			p.Data.ValueType().String()+" "+p.Metric.Type().String()+" "+p.Metric.Unit()+" "+p.Metric.Description())
 	}
 	return lines
 }

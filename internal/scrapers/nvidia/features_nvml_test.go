@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // GPM's figures are those between two scrapes. Each is missing for itself.
@@ -111,10 +113,10 @@ func TestXIDs(t *testing.T) {
 		md, err := r.scrapeWithin(t.Context())
 		require.NoError(t, err)
 		var found []string
-		for _, p := range pointsOf(md) {
-			if p.metric.Name() == "gpu.xidErrors" {
-				found = append(found, fmt.Sprint(p.attributes["gpu_index"], p.attributes["xid"], p.value()))
-				assert.Equal(t, since.UnixNano(), p.data.StartTimestamp().AsTime().UnixNano())
+		for _, p := range scraperstest.PointsOf(md) {
+			if p.Metric.Name() == "gpu.xidErrors" {
+				found = append(found, fmt.Sprint(p.Attributes["gpu_index"], p.Attributes["xid"], p.Value()))
+				assert.Equal(t, since.UnixNano(), p.Data.StartTimestamp().AsTime().UnixNano())
 			}
 		}
 		assert.ElementsMatch(t, []string{"0 79 2", "1 48 1"}, found)
@@ -134,10 +136,10 @@ func TestXIDRegistrationFails(t *testing.T) {
 	}
 	xids := 0
 	md, _ := r.scrapeWithin(t.Context())
-	for _, p := range pointsOf(md) {
-		if p.metric.Name() == "gpu.xidErrors" {
+	for _, p := range scraperstest.PointsOf(md) {
+		if p.Metric.Name() == "gpu.xidErrors" {
 			xids++
-			assert.NotEqual(t, int64(1), p.attributes["gpu_index"])
+			assert.NotEqual(t, int64(1), p.Attributes["gpu_index"])
 		}
 	}
 	assert.Equal(t, 2, xids)
@@ -153,9 +155,9 @@ func TestXIDFlood(t *testing.T) {
 	}
 	r.set("events.0.type", 1)
 	md, _ := r.scrapeWithin(t.Context())
-	for _, p := range pointsOf(md) {
-		if p.metric.Name() == "gpu.xidErrors" {
-			assert.InDelta(t, 2, p.value(), 0)
+	for _, p := range scraperstest.PointsOf(md) {
+		if p.Metric.Name() == "gpu.xidErrors" {
+			assert.InDelta(t, 2, p.Value(), 0)
 		}
 	}
 	r.set("ret.nvmlEventSetWait_v2", 0) // an event each time, for ever
@@ -174,17 +176,17 @@ func TestMIGWithOldMemory(t *testing.T) {
 	md, err := r.scrapeWithin(t.Context())
 	require.NoError(t, err)
 	got := map[string]float64{}
-	for _, p := range pointsOf(md) {
-		if strings.HasPrefix(p.metric.Name(), "gpu.mig.") {
-			got[p.metric.Name()] = p.value()
+	for _, p := range scraperstest.PointsOf(md) {
+		if strings.HasPrefix(p.Metric.Name(), "gpu.mig.") {
+			got[p.Metric.Name()] = p.Value()
 			assert.Equal(t, map[string]any{
 				"gpu_index": int64(0), "gpu_vendor": "nvidia", "gpu_uuid": "MIG-0", "gpu_model": "NVIDIA H100 80GB HBM3",
 				"mig_gi": int64(5), "mig_ci": int64(0), "mig_profile": "3g.40gb",
-			}, p.attributes)
+			}, p.Attributes)
 		}
 	}
-	compareTags(t, "mig", map[string]float64{"gpu.mig.memoryAllocated": 30, "gpu.mig.memoryAllocatedBytes": 300, "gpu.mig.memoryTotal": 1000}, got)
-	tags := tagsOf(md)
+	scraperstest.CompareTags(t, "mig", map[string]float64{"gpu.mig.memoryAllocated": 30, "gpu.mig.memoryAllocatedBytes": 300, "gpu.mig.memoryTotal": 1000}, got)
+	tags := scraperstest.TagsOf(md)
 	assert.NotContains(t, tags, "gpu.0.gpu")
 	assert.Contains(t, tags, "gpu.0.temp")
 }
@@ -206,8 +208,8 @@ func TestMIGIsOff(t *testing.T) {
 	for range 2 {
 		md, err := r.scrapeWithin(t.Context())
 		require.NoError(t, err)
-		for _, p := range pointsOf(md) {
-			assert.NotContains(t, p.metric.Name(), "gpu.mig.")
+		for _, p := range scraperstest.PointsOf(md) {
+			assert.NotContains(t, p.Metric.Name(), "gpu.mig.")
 		}
 		assert.Zero(t, r.count("nvmlDeviceGetMaxMigDeviceCount"))
 	}
@@ -231,10 +233,10 @@ func TestMIGProfiling(t *testing.T) {
 		md, err := r.scrapeWithin(t.Context())
 		require.NoError(t, err)
 		n := 0
-		for _, p := range pointsOf(md) {
-			if p.metric.Name() == "gpu.mig.smActive" {
+		for _, p := range scraperstest.PointsOf(md) {
+			if p.Metric.Name() == "gpu.mig.smActive" {
 				n++
-				assert.InDelta(t, gpmSMActive, p.value(), 0)
+				assert.InDelta(t, gpmSMActive, p.Value(), 0)
 			}
 		}
 		return n
@@ -318,7 +320,7 @@ func TestProcessListsMerge(t *testing.T) {
 	r.set("devices.0.compute_processes.list.#", 100, "devices.0.graphics_processes.list.#", 1)
 	for i := range 100 {
 		r.set(fmt.Sprintf("devices.0.compute_processes.list.%d.pid", i), 2000+i, fmt.Sprintf("devices.0.compute_processes.list.%d.used", i), 1)
-		r.machine.process(2000+i, 1, "worker")
+		r.machine.Process(2000+i, 1, "worker")
 	}
 	r.set("devices.0.compute_processes.list.7.used", "18446744073709551615",
 		"devices.0.graphics_processes.list.0.pid", 2007, "devices.0.graphics_processes.list.0.used", 50)
@@ -360,7 +362,7 @@ func TestPrivateNamespace(t *testing.T) {
 	}
 	require.Len(t, r.said(), 1)
 	assert.Contains(t, r.said()[0], "GPUs are not attributed to workloads")
-	r.machine.process(2, 0, "kthreadd")
+	r.machine.Process(2, 0, "kthreadd")
 	tags, _ := r.scrape()
 	assert.Contains(t, tags, "gpu.process.0.temp")
 }
@@ -369,7 +371,7 @@ func TestPrivateNamespace(t *testing.T) {
 // once.
 func TestUnifiedMemory(t *testing.T) {
 	r := newRig(t, 1, rigOptions{pid: 1000})
-	r.machine.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 500 kB\n")
+	r.machine.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 500 kB\n")
 	r.set("devices.0.memory_v2.ret", 3, "devices.0.memory_v1.ret", 3, "devices.0.name.value", "NVIDIA GB10")
 	tags, faults := r.scrape()
 	assert.Empty(t, faults)
@@ -386,7 +388,7 @@ func TestUnifiedMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 1, rigOptions{})
-			r.machine.write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 500 kB\n")
+			r.machine.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 500 kB\n")
 			r.set("devices.0.memory_v2.ret", 3, "devices.0.memory_v1.ret", 3, "devices.0.name.value", "Jetson Thor")
 			r.set(tt.pairs...)
 			tags, _ := r.scrape()

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // patience is a scrape's time in these tests.
@@ -27,7 +29,7 @@ func (r *rig) scrapeShort() (map[string]float64, []string, time.Duration) {
 	defer cancel()
 	begin := time.Now()
 	md, err := r.scrapeWithin(ctx)
-	return tagsOf(md), sourcesOf(r.t, err), time.Since(begin)
+	return scraperstest.TagsOf(md), sourcesOf(r.t, err), time.Since(begin)
 }
 
 // A call that hangs costs the GPUs that come after it. While it hangs nothing is
@@ -61,7 +63,7 @@ func TestHungCall(t *testing.T) {
 			assert.Equal(t, []string{""}, calls, "nor after it came back")
 			md, err = r.scrapeWithin(t.Context())
 			require.NoError(t, err)
-			assert.Equal(t, []string{"0", "1", "2"}, gpusOf(tagsOf(md)))
+			assert.Equal(t, []string{"0", "1", "2"}, gpusOf(scraperstest.TagsOf(md)))
 			assert.Equal(t, start, startOf(t, md, "gpu.correctedMemoryErrors", 2), "nothing was opened anew")
 		})
 	}
@@ -187,7 +189,7 @@ func TestConcurrentReceivers(t *testing.T) {
 	}
 	all.Wait()
 	for _, md := range slices.Concat(results[0], results[1]) {
-		requireSane(t, md)
-		assert.Equal(t, []string{"0", "1", "2", "3"}, gpusOf(tagsOf(md)))
+		scraperstest.RequireSane(t, md)
+		assert.Equal(t, []string{"0", "1", "2", "3"}, gpusOf(scraperstest.TagsOf(md)))
 	}
 }

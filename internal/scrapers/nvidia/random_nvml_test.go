@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // Whatever a driver answers, the points make sense, every fault has a source,
@@ -66,7 +68,7 @@ func TestRandomTrouble(t *testing.T) {
 		_, _ = r.scrape()
 		tags, faults := r.scrape()
 		assert.Empty(t, faults, "seed %d", seed)
-		compareTags(t, "recovered", healthy, tags)
+		scraperstest.CompareTags(t, "recovered", healthy, tags)
 		require.NoError(t, r.scraper.Shutdown(t.Context()))
 		for _, call := range r.calls() {
 			assert.NotContains(t, call, "LEAK", "seed %d", seed)

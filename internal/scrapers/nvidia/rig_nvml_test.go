@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
@@ -27,7 +28,7 @@ const testInterval = 10 * time.Second
 // rig is the family on the double, with a clock that the test moves.
 type rig struct {
 	*stub
-	machine machine
+	machine scraperstest.Machine
 	logs    *observer.ObservedLogs
 	scraper *gpuScraper
 	source  *nvmlSource
@@ -55,18 +56,18 @@ func newRig(t testing.TB, gpus int, o rigOptions) *rig {
 // newInstance is one more receiver on the double.
 func newInstance(t testing.TB, double *stub, o rigOptions) *rig {
 	t.Helper()
-	r := &rig{stub: double, machine: machine{t, t.TempDir()}}
+	r := &rig{stub: double, machine: scraperstest.NewMachine(t)}
 	r.advance(time.Duration(time.Unix(1_800_000_000, 0).UnixNano()))
 	if !o.foreign {
-		r.machine.process(2, 0, "kthreadd")
+		r.machine.Process(2, 0, "kthreadd")
 	}
 	for _, pid := range []int{1, 1000, 1001} {
-		r.machine.process(pid, min(pid-1, 1), "python")
+		r.machine.Process(pid, min(pid-1, 1), "python")
 	}
-	set, logs := testSettings(t, r.machine.root, o.extended)
+	set, logs := scraperstest.NewSettings(t, r.machine.Root, o.extended)
 	r.logs = logs
 	if o.pid > 0 {
-		set.Workloads = workload.NewDiscovery(workload.Options{RootPath: r.machine.root, Target: scrapers.Target{Pid: o.pid, Tree: true}})
+		set.Workloads = workload.NewDiscovery(workload.Options{RootPath: r.machine.Root, Target: scrapers.Target{Pid: o.pid, Tree: true}})
 	}
 	cfg := defaultConfig().(*Config)
 	cfg.LibraryPath = double.library
@@ -100,7 +101,7 @@ func (r *rig) advance(d time.Duration) { r.clock.Add(int64(d)) }
 func (r *rig) scrape() (map[string]float64, []string) {
 	r.t.Helper()
 	md, err := r.scrapeWithin(r.t.Context())
-	return tagsOf(md), sourcesOf(r.t, err)
+	return scraperstest.TagsOf(md), sourcesOf(r.t, err)
 }
 
 func (r *rig) scrapeWithin(ctx context.Context) (pmetric.Metrics, error) {
@@ -108,7 +109,7 @@ func (r *rig) scrapeWithin(ctx context.Context) (pmetric.Metrics, error) {
 	r.clearCalls()
 	r.advance(testInterval)
 	md, err := r.scraper.Scrape(ctx)
-	requireSane(r.t, md)
+	scraperstest.RequireSane(r.t, md)
 	return md, err
 }
 

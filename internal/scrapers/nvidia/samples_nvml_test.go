@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
@@ -126,18 +127,18 @@ func runSample(t *testing.T, s *sample) {
 	t.Helper()
 	run := scrapeSample(t, s, false)
 	s.compareResults(t, run.scrapes, func(what string, want sampleResult, md pmetric.Metrics) {
-		compareTags(t, what, want.Tags, tagsOf(md))
+		scraperstest.CompareTags(t, what, want.Tags, scraperstest.TagsOf(md))
 	})
 	if s.expected.Processes != nil {
-		compareTags(t, "processes", processTags(s.expected.Processes), processTags(run.processes))
+		scraperstest.CompareTags(t, "processes", processTags(s.expected.Processes), processTags(run.processes))
 	}
 	compareCalls(t, s.expected.Calls, run.calls)
 
 	run = scrapeSample(t, s, true)
 	s.compareResults(t, run.scrapes, func(what string, want sampleResult, md pmetric.Metrics) {
-		got := tagsOf(md)
+		got := scraperstest.TagsOf(md)
 		maps.DeleteFunc(got, func(tag string, _ float64) bool { _, listed := want.ExtraTags[tag]; return !listed })
-		compareTags(t, "extra "+what, want.ExtraTags, got)
+		scraperstest.CompareTags(t, "extra "+what, want.ExtraTags, got)
 	})
 	last := run.scrapes[len(run.scrapes)-1]
 	compareInstances(t, s.expected.MIG, last)
@@ -170,7 +171,7 @@ func scrapeSample(t *testing.T, s *sample, extended bool) sampleRun {
 	document := s.document
 	double.load(document)
 	root := s.writeMachine(t)
-	set, _ := testSettings(t, root, extended)
+	set, _ := scraperstest.NewSettings(t, root, extended)
 	if s.input.Pid > 0 {
 		set.Workloads = workload.NewDiscovery(workload.Options{RootPath: root, Target: scrapers.Target{Pid: s.input.Pid, Tree: true}})
 	}
@@ -198,7 +199,7 @@ func scrapeSample(t *testing.T, s *sample, extended bool) sampleRun {
 		if err != nil {
 			t.Logf("scrape %d: %v", i, err)
 		}
-		requireSane(t, md)
+		scraperstest.RequireSane(t, md)
 		run.scrapes = append(run.scrapes, md)
 	}
 	run.calls = double.calls()
@@ -268,24 +269,24 @@ func merged(document, patch any) any {
 // writeMachine writes the files of the case's machine, and returns its root.
 func (s *sample) writeMachine(t *testing.T) string {
 	t.Helper()
-	m := machine{t, t.TempDir()}
+	m := scraperstest.NewMachine(t)
 	if len(s.input.Host.Meminfo) > 0 {
-		m.write("proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemFree: 1 kB\nMemAvailable: %d kB\n",
+		m.Write("proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemFree: 1 kB\nMemAvailable: %d kB\n",
 			s.input.Host.Meminfo["MemTotal_kB"], s.input.Host.Meminfo["MemAvailable_kB"]))
 	}
-	m.process(1, 0, "systemd")
+	m.Process(1, 0, "systemd")
 	if !s.input.Host.PrivateNamespace {
-		m.process(2, 0, "kthreadd")
+		m.Process(2, 0, "kthreadd")
 	}
 	for _, pid := range s.input.Host.Alive {
-		m.process(pid, cmp.Or(s.input.Host.Parents[strconv.Itoa(pid)], 1), "python")
+		m.Process(pid, cmp.Or(s.input.Host.Parents[strconv.Itoa(pid)], 1), "python")
 	}
 	for _, device := range s.devices() {
 		address := device["pci_bus_id"].(map[string]any)["value"].(string)
 		status, _ := device["sysfs_runtime_status"].(string)
-		m.gpu(canonicalPCI(address), cmp.Or(status, "active"))
+		gpuOnBus(m, canonicalPCI(address), cmp.Or(status, "active"))
 	}
-	return m.root
+	return m.Root
 }
 
 // devices are the case's GPUs.
@@ -380,9 +381,9 @@ func isAllowed(allowed any, n int) bool {
 func compareInstances(t *testing.T, want []map[string]any, md pmetric.Metrics) {
 	t.Helper()
 	got := map[string]float64{}
-	for _, p := range pointsOf(md) {
-		if figure, ok := strings.CutPrefix(p.metric.Name(), "gpu.mig."); ok {
-			got[instanceKey(p.attributes["gpu_index"], p.attributes["mig_gi"], p.attributes["mig_ci"], p.attributes["mig_profile"], figure)] = p.value()
+	for _, p := range scraperstest.PointsOf(md) {
+		if figure, ok := strings.CutPrefix(p.Metric.Name(), "gpu.mig."); ok {
+			got[instanceKey(p.Attributes["gpu_index"], p.Attributes["mig_gi"], p.Attributes["mig_ci"], p.Attributes["mig_profile"], figure)] = p.Value()
 		}
 	}
 	expected := map[string]float64{}
@@ -398,7 +399,7 @@ func compareInstances(t *testing.T, want []map[string]any, md pmetric.Metrics) {
 			expected[instanceKey(i["gpu"], i["gi"], i["ci"], profile, figure)] = number
 		}
 	}
-	compareTags(t, "mig", expected, got)
+	scraperstest.CompareTags(t, "mig", expected, got)
 }
 
 func instanceKey(parts ...any) string { return fmt.Sprint(parts...) }
@@ -407,9 +408,9 @@ func instanceKey(parts ...any) string { return fmt.Sprint(parts...) }
 // attributes.
 func compareAttributes(t *testing.T, want map[string]map[string]any, md pmetric.Metrics) {
 	t.Helper()
-	points := slices.Concat(pointsOf(inTagNaming(md)), pointsOf(md))
+	points := slices.Concat(scraperstest.PointsOf(scraperstest.InTagNaming(md)), scraperstest.PointsOf(md))
 	for name, attributes := range want {
-		found := slices.ContainsFunc(points, func(p point) bool { return p.metric.Name() == name && hasAll(p.attributes, attributes) })
+		found := slices.ContainsFunc(points, func(p scraperstest.Point) bool { return p.Metric.Name() == name && hasAll(p.Attributes, attributes) })
 		assert.True(t, found, "attributes: no %s with %v", name, attributes)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // fakeSource gives recorded readings.
@@ -66,7 +67,7 @@ var now = time.Unix(1_800_000_000, 0)
 // newFake is the family on recorded readings.
 func newFake(t testing.TB, extended bool, readings ...reading) *gpuScraper {
 	t.Helper()
-	set, _ := testSettings(t, t.TempDir(), extended)
+	set, _ := scraperstest.NewSettings(t, t.TempDir(), extended)
 	s := newScraperFor(set, defaultConfig().(*Config), &fakeSource{readings: readings})
 	s.clock = func() time.Time { return now.Add(time.Hour) }
 	return s
@@ -139,7 +140,7 @@ func TestEveryMetric(t *testing.T) {
 	s.owners = &fakeOwners{users: map[string]map[int]optional.Of[uint64]{"a": {3: optional.Some[uint64](17)}, "b": {3: {}}}}
 	md, err := s.Scrape(t.Context())
 	require.NoError(t, err)
-	requireSane(t, md)
+	scraperstest.RequireSane(t, md)
 	want := map[string]float64{}
 	for name, value := range truth {
 		want["gpu."+name+" "+deviceTruth] = value
@@ -166,13 +167,13 @@ func TestEveryMetric(t *testing.T) {
 		want["gpu.clockEventActive "+deviceTruth+" "+suffix] = value
 	}
 	want["gpu.xidErrors "+deviceTruth+" xid=79"], want["gpu.xidErrors "+deviceTruth+" xid=48"] = 2, 1
-	compareTags(t, "points", want, byKey(md))
+	scraperstest.CompareTags(t, "points", want, byKey(md))
 }
 
 func byKey(md pmetric.Metrics) map[string]float64 {
 	got := map[string]float64{}
-	for _, p := range pointsOf(md) {
-		got[p.key()] = p.value()
+	for _, p := range scraperstest.PointsOf(md) {
+		got[p.Key()] = p.Value()
 	}
 	return got
 }
@@ -184,8 +185,8 @@ func TestDefaultMetrics(t *testing.T) {
 	md, err := s.Scrape(t.Context())
 	require.NoError(t, err)
 	names := map[string]bool{}
-	for _, p := range pointsOf(md) {
-		names[p.metric.Name()] = true
+	for _, p := range scraperstest.PointsOf(md) {
+		names[p.Metric.Name()] = true
 	}
 	want := map[string]bool{}
 	for name := range truth {
@@ -227,9 +228,9 @@ func TestUnifiedMemoryIsMarked(t *testing.T) {
 	md, err := s.Scrape(t.Context())
 	require.NoError(t, err)
 	marked := map[string]bool{}
-	for _, p := range pointsOf(md) {
-		if p.attributes["memory_unified"] == true {
-			marked[p.metric.Name()] = true
+	for _, p := range scraperstest.PointsOf(md) {
+		if p.Attributes["memory_unified"] == true {
+			marked[p.Metric.Name()] = true
 		}
 	}
 	assert.Equal(t, map[string]bool{
@@ -249,16 +250,16 @@ func TestStartTimes(t *testing.T) {
 		md, err := s.Scrape(t.Context())
 		require.NoError(t, err)
 		sums := 0
-		for _, p := range pointsOf(md) {
-			if p.metric.Type() != pmetric.MetricTypeSum {
+		for _, p := range scraperstest.PointsOf(md) {
+			if p.Metric.Type() != pmetric.MetricTypeSum {
 				continue
 			}
 			sums++
 			want := now
-			if p.metric.Name() == "gpu.xidErrors" {
+			if p.Metric.Name() == "gpu.xidErrors" {
 				want = now.Add(-time.Minute)
 			}
-			assert.Equal(t, want.UnixNano(), p.data.StartTimestamp().AsTime().UnixNano(), p.key())
+			assert.Equal(t, want.UnixNano(), p.Data.StartTimestamp().AsTime().UnixNano(), p.Key())
 		}
 		assert.Equal(t, 12, sums)
 	}
@@ -274,9 +275,9 @@ func TestCountersOutliveACutReading(t *testing.T) {
 	start := func() time.Time {
 		md, err := s.Scrape(t.Context())
 		require.NoError(t, err)
-		for _, p := range pointsOf(md) {
-			if p.metric.Name() == "gpu.correctedMemoryErrors" {
-				return p.data.StartTimestamp().AsTime()
+		for _, p := range scraperstest.PointsOf(md) {
+			if p.Metric.Name() == "gpu.correctedMemoryErrors" {
+				return p.Data.StartTimestamp().AsTime()
 			}
 		}
 		return time.Time{}
@@ -329,7 +330,7 @@ func TestWantOf(t *testing.T) {
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
 		m := metadata.NewDefaultMetricsBuilderConfig().Metrics
-		switchAll(&m, false)
+		scraperstest.SwitchAll(&m, false)
 		reflect.ValueOf(&m).Elem().Field(i).FieldByName("Enabled").SetBool(true)
 		got := wantOf(&m, cfg, false)
 		assert.Equal(t, needs[name], got, name)
@@ -337,7 +338,7 @@ func TestWantOf(t *testing.T) {
 	}
 	m := metadata.NewDefaultMetricsBuilderConfig().Metrics
 	assert.Equal(t, want{mig: true, processes: true}, wantOf(&m, cfg, true), "by default")
-	switchAll(&m, true)
+	scraperstest.SwitchAll(&m, true)
 	all := wantOf(&m, cfg, true)
 	assert.NotContains(t, fmt.Sprintf("%+v", all), "false")
 	all = wantOf(&m, &Config{Profiling: profilingOff, MIG: true}, true)

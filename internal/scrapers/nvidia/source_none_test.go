@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // A build without cgo has the family, and says why it gives nothing.
@@ -19,7 +20,7 @@ func TestNotCompiledIn(t *testing.T) {
 	factory := NewFactory()
 	assert.Equal(t, "NVML needs Linux and a build with cgo", factory.NotCompiledIn)
 	assert.False(t, factory.TellsHolders)
-	set, _ := testSettings(t, t.TempDir(), true)
+	set, _ := scraperstest.NewSettings(t, t.TempDir(), true)
 	scraper, err := factory.New(set, factory.DefaultConfig())
 	require.NoError(t, err)
 	require.NoError(t, scraper.Start(t.Context(), nil))

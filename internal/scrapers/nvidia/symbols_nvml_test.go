@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
 )
 
@@ -206,13 +207,13 @@ func scrapeEverything(t *testing.T) []string {
 	for key, value := range migBoard(1) {
 		double.set(key, value)
 	}
-	m := machine{t, t.TempDir()}
-	m.process(2, 0, "kthreadd")
-	m.process(1000, 1, "python")
-	m.gpu("0000:10:00.0", "active")
+	m := scraperstest.NewMachine(t)
+	m.Process(2, 0, "kthreadd")
+	m.Process(1000, 1, "python")
+	gpuOnBus(m, "0000:10:00.0", "active")
 	everything := func(change func(*Config), pause time.Duration) pmetric.Metrics {
-		set, _ := testSettings(t, m.root, true)
-		set.Workloads = workload.NewDiscovery(workload.Options{RootPath: m.root, Target: scrapers.Target{Pid: 1000, Tree: true}})
+		set, _ := scraperstest.NewSettings(t, m.Root, true)
+		set.Workloads = workload.NewDiscovery(workload.Options{RootPath: m.Root, Target: scrapers.Target{Pid: 1000, Tree: true}})
 		cfg := defaultConfig().(*Config)
 		cfg.LibraryPath = double.library
 		cfg.CommonConfig.Timing.CollectionInterval = time.Millisecond
@@ -223,7 +224,7 @@ func scrapeEverything(t *testing.T) []string {
 		double.xid(0, 79)
 		time.Sleep(pause)
 		md, _ := scraper.Scrape(t.Context())
-		requireSane(t, md)
+		scraperstest.RequireSane(t, md)
 		require.NoError(t, scraper.Shutdown(t.Context()))
 		return md
 	}
@@ -233,11 +234,11 @@ func scrapeEverything(t *testing.T) []string {
 	everything(func(c *Config) { c.ReleaseDriverBetweenScrapes = true }, 0)
 
 	found := map[string]bool{}
-	for _, p := range pointsOf(everything(func(*Config) {}, minWindow+10*time.Millisecond)) {
+	for _, p := range scraperstest.PointsOf(everything(func(*Config) {}, minWindow+10*time.Millisecond)) {
 		for _, key := range []string{"gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"} {
-			delete(p.attributes, key)
+			delete(p.Attributes, key)
 		}
-		found[p.key()] = true
+		found[p.Key()] = true
 	}
 	return slices.Sorted(maps.Keys(found))
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // One failure of the newer call does not bring the older one's figure, in which
@@ -194,7 +196,7 @@ func TestLostGPUReturns(t *testing.T) {
 		r.set("devices.1.handle.ret", 0)
 		md, err := r.scrapeWithin(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []string{"0", "1", "2"}, gpusOf(tagsOf(md)), c)
+		assert.Equal(t, []string{"0", "1", "2"}, gpusOf(scraperstest.TagsOf(md)), c)
 		assert.Greater(t, startOf(t, md, "gpu.correctedMemoryErrors", 1), start, c)
 		assert.Equal(t, start, startOf(t, md, "gpu.correctedMemoryErrors", 0), c)
 	}
@@ -275,9 +277,9 @@ func TestCountersBeginAnew(t *testing.T) {
 // startOf is the start time of a counter of a GPU.
 func startOf(t *testing.T, md pmetric.Metrics, metric string, gpu int64) int64 {
 	t.Helper()
-	for _, p := range pointsOf(md) {
-		if p.metric.Name() == metric && p.attributes["gpu_index"] == gpu {
-			return p.data.StartTimestamp().AsTime().UnixNano()
+	for _, p := range scraperstest.PointsOf(md) {
+		if p.Metric.Name() == metric && p.Attributes["gpu_index"] == gpu {
+			return p.Data.StartTimestamp().AsTime().UnixNano()
 		}
 	}
 	t.Fatalf("no %s of GPU %d", metric, gpu)
@@ -310,10 +312,10 @@ func TestHotPlug(t *testing.T) {
 // A GPU that sleeps is asked nothing; the others keep their numbers.
 func TestSuspendedGPUSleepsOn(t *testing.T) {
 	r := newRig(t, 2, rigOptions{extended: true, config: func(c *Config) { c.SkipSuspended = true }})
-	r.machine.gpu("0000:11:00.0", "active")
-	r.machine.write("sys/bus/pci/devices/0000:12:00.0/vendor", "0x8086\n")
+	gpuOnBus(r.machine, "0000:11:00.0", "active")
+	r.machine.Write("sys/bus/pci/devices/0000:12:00.0/vendor", "0x8086\n")
 	for _, status := range []string{"suspended", "suspending"} {
-		r.machine.gpu("0000:10:00.0", status)
+		gpuOnBus(r.machine, "0000:10:00.0", status)
 		tags, faults := r.scrape()
 		assert.Equal(t, []string{"1"}, gpusOf(tags))
 		assert.Empty(t, faults)
@@ -321,7 +323,7 @@ func TestSuspendedGPUSleepsOn(t *testing.T) {
 			assert.NotRegexp(t, ` (0|0000:10:00\.0|0000:12:00\.0)$`, call)
 		}
 	}
-	r.machine.gpu("0000:10:00.0", "active")
+	gpuOnBus(r.machine, "0000:10:00.0", "active")
 	tags, _ := r.scrape()
 	assert.Equal(t, []string{"0", "1"}, gpusOf(tags))
 	assert.Zero(t, r.count("nvmlDeviceGetHandleByIndex_v2"))
@@ -339,8 +341,8 @@ func TestSuspendedAndSelected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, rigOptions{config: func(c *Config) { c.SkipSuspended, c.DeviceIDs = true, tt.ids }})
-			r.machine.gpu("0000:10:00.0", "active")
-			r.machine.gpu("0000:11:00.0", "active")
+			gpuOnBus(r.machine, "0000:10:00.0", "active")
+			gpuOnBus(r.machine, "0000:11:00.0", "active")
 			tags, faults := r.scrape()
 			assert.Equal(t, tt.want, gpusOf(tags))
 			assert.Empty(t, faults)
@@ -388,7 +390,7 @@ func TestDriverIsReleased(t *testing.T) {
 	for range 3 {
 		md, err := r.scrapeWithin(t.Context())
 		require.NoError(t, err)
-		assert.Contains(t, tagsOf(md), "gpu.0.temp")
+		assert.Contains(t, scraperstest.TagsOf(md), "gpu.0.temp")
 		calls := r.calls()
 		assert.Equal(t, "nvmlInit_v2", calls[0])
 		assert.Equal(t, "nvmlShutdown", calls[len(calls)-1])

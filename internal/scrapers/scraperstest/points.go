@@ -1,7 +1,9 @@
 // Copyright The wandbsys Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package nvidia
+// Package scraperstest has what the tests of several families need: settings, the
+// points of a payload, and the files of a machine.
+package scraperstest
 
 import (
 	"fmt"
@@ -25,12 +27,12 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
-// testSettings are those of a receiver below a root, and what it logs.
-func testSettings(t testing.TB, root string, extended bool) (scrapers.Settings, *observer.ObservedLogs) {
+// NewSettings are those of a receiver below a root, and what it logs.
+func NewSettings(t testing.TB, root string, extended bool) (scrapers.Settings, *observer.ObservedLogs) {
 	t.Helper()
 	metrics := metadata.NewDefaultMetricsBuilderConfig()
 	if extended {
-		switchAll(&metrics.Metrics, true)
+		SwitchAll(&metrics.Metrics, true)
 	}
 	core, logs := observer.New(zapcore.DebugLevel)
 	set := receivertest.NewNopSettings(metadata.Type)
@@ -40,52 +42,56 @@ func testSettings(t testing.TB, root string, extended bool) (scrapers.Settings, 
 		Metrics:  metrics,
 		Identity: identity.New("sample", "", root, metrics.ResourceAttributes),
 		RootPath: root,
+		Extended: extended,
 	}, logs
 }
 
-// switchAll turns every metric on or off.
-func switchAll(m *metadata.MetricsConfig, on bool) {
+// SwitchAll turns every metric on or off.
+func SwitchAll(m *metadata.MetricsConfig, on bool) {
 	for _, metric := range reflect.ValueOf(m).Elem().Fields() {
 		metric.FieldByName("Enabled").SetBool(on)
 	}
 }
 
-// point is a data point with the metric that it is of.
-type point struct {
-	metric     pmetric.Metric
-	workload   string // empty: the machine's
-	data       pmetric.NumberDataPoint
-	attributes map[string]any
+// Point is a data point with the metric that it is of.
+type Point struct {
+	Metric pmetric.Metric
+	// Workload is empty for the machine's.
+	Workload   string
+	Data       pmetric.NumberDataPoint
+	Attributes map[string]any
 }
 
-func (p *point) value() float64 {
-	if p.data.ValueType() == pmetric.NumberDataPointValueTypeInt {
-		return float64(p.data.IntValue())
+// Value is the point's, whatever its type is.
+func (p *Point) Value() float64 {
+	if p.Data.ValueType() == pmetric.NumberDataPointValueTypeInt {
+		return float64(p.Data.IntValue())
 	}
-	return p.data.DoubleValue()
+	return p.Data.DoubleValue()
 }
 
-// key is the point's identity as text.
-func (p *point) key() string {
-	parts := []string{p.metric.Name()}
-	for _, key := range slices.Sorted(maps.Keys(p.attributes)) {
-		parts = append(parts, fmt.Sprintf("%s=%v", key, p.attributes[key]))
+// Key is the point's identity as text.
+func (p *Point) Key() string {
+	parts := []string{p.Metric.Name()}
+	for _, key := range slices.Sorted(maps.Keys(p.Attributes)) {
+		parts = append(parts, fmt.Sprintf("%s=%v", key, p.Attributes[key]))
 	}
-	if p.workload != "" {
-		parts = append(parts, "workload="+p.workload)
+	if p.Workload != "" {
+		parts = append(parts, "workload="+p.Workload)
 	}
 	return strings.Join(parts, " ")
 }
 
-func pointsOf(md pmetric.Metrics) []point {
-	var points []point
+// PointsOf lists the points of all resources.
+func PointsOf(md pmetric.Metrics) []Point {
+	var points []Point
 	for _, rm := range md.ResourceMetrics().All() {
 		instance, _ := rm.Resource().Attributes().Get("service.instance.id")
 		_, workload, _ := strings.Cut(instance.Str(), "/")
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, m := range sm.Metrics().All() {
 				for _, p := range numbersOf(m).All() {
-					points = append(points, point{m, workload, p, p.Attributes().AsRaw()})
+					points = append(points, Point{m, workload, p, p.Attributes().AsRaw()})
 				}
 			}
 		}
@@ -100,46 +106,47 @@ func numbersOf(m pmetric.Metric) pmetric.NumberDataPointSlice {
 	return m.Gauge().DataPoints()
 }
 
-// requireSane wants what holds for every payload.
-func requireSane(t testing.TB, md pmetric.Metrics) {
+// RequireSane wants what holds for every payload.
+func RequireSane(t testing.TB, md pmetric.Metrics) {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, p := range pointsOf(md) {
-		require.False(t, seen[p.key()], "two points %s", p.key())
-		seen[p.key()] = true
-		require.False(t, math.IsNaN(p.value()) || math.IsInf(p.value(), 0), p.key())
-		require.GreaterOrEqual(t, p.value(), 0.0, p.key())
-		require.NotZero(t, p.data.Timestamp(), p.key())
-		if p.metric.Type() == pmetric.MetricTypeSum {
-			require.NotZero(t, p.data.StartTimestamp(), p.key())
-			require.LessOrEqual(t, p.data.StartTimestamp(), p.data.Timestamp(), p.key())
+	for _, p := range PointsOf(md) {
+		require.False(t, seen[p.Key()], "two points %s", p.Key())
+		seen[p.Key()] = true
+		require.False(t, math.IsNaN(p.Value()) || math.IsInf(p.Value(), 0), p.Key())
+		require.GreaterOrEqual(t, p.Value(), 0.0, p.Key())
+		require.NotZero(t, p.Data.Timestamp(), p.Key())
+		if p.Metric.Type() == pmetric.MetricTypeSum {
+			require.NotZero(t, p.Data.StartTimestamp(), p.Key())
+			require.LessOrEqual(t, p.Data.StartTimestamp(), p.Data.Timestamp(), p.Key())
 		}
 	}
 }
 
-// tagsOf lists the points by their full tag, host and workloads together.
-func tagsOf(md pmetric.Metrics) map[string]float64 {
+// TagsOf lists the points by their full tag, host and workloads together.
+func TagsOf(md pmetric.Metrics) map[string]float64 {
 	tags := map[string]float64{}
-	for _, p := range pointsOf(inTagNaming(md)) {
-		tag := p.metric.Name()
+	for _, p := range PointsOf(InTagNaming(md)) {
+		tag := p.Metric.Name()
 		if _, twice := tags[tag]; twice {
 			tags[tag] = math.NaN() // never equal to anything
 			continue
 		}
-		tags[tag] = p.value()
+		tags[tag] = p.Value()
 	}
 	return tags
 }
 
-func inTagNaming(md pmetric.Metrics) pmetric.Metrics {
+// InTagNaming returns a copy whose metrics are named by their full tags.
+func InTagNaming(md pmetric.Metrics) pmetric.Metrics {
 	named := pmetric.NewMetrics()
 	md.CopyTo(named)
 	naming.New(naming.Tag, "").Expand(named)
 	return named
 }
 
-// compareTags reports one line per difference.
-func compareTags(t testing.TB, what string, want, got map[string]float64) {
+// CompareTags reports one line per difference.
+func CompareTags(t testing.TB, what string, want, got map[string]float64) {
 	t.Helper()
 	for _, tag := range slices.Sorted(maps.Keys(want)) {
 		value, ok := got[tag]
