@@ -36,9 +36,10 @@ func amdFigures(gpus int) map[string]float64 {
 func TestEveryAMDTagIsRight(t *testing.T) {
 	n := makeAMDNode(t, manyAMD)
 	n.fill()
-	// The run has memory on one GPU and a queue on another; a worker of the
-	// container encodes on a third.
+	// The run has memory on one GPU and a queue on another, a step computes beside it
+	// on one of them; a worker of the container encodes on a third.
 	n.compute(90, map[amdGPU]int{2: 7 * gibi}, 5)
+	n.compute(81, map[amdGPU]int{5: gibi})
 	n.render(90, 9, 7, "drm-client-id:\t3", "drm-memory-vram:\t412 KiB", "drm-engine-gfx:\t0 ns")
 	n.render(71, 5, 0, "drm-client-id:\t4", "drm-memory-vram:\t2048 KiB", "drm-engine-enc:\t1234 ns", "drm-engine-capacity-gfx:\t8")
 	n.render(71, 6, 1, "drm-client-id:\t5", "drm-memory-vram:\t0 KiB", "drm-engine-capacity-gfx:\t8")
@@ -71,6 +72,7 @@ func TestEveryAMDTagIsRight(t *testing.T) {
 		"the machine's, where nobody's asked": {"none", plain},
 		"a run's, which computes":             {"plain/run-abc-90", used(false, 2, 5)},
 		"a run's, extended":                   {"extended/run-abc-90", used(true, 2, 5)},
+		"a step's, which computes beside it":  {"plain/slurm-99.0", used(false, 5)},
 		"a container's, which encodes":        {"plain/container-" + trainerID[:12], used(false, 0)},
 		"a container's, extended":             {"extended/container-" + trainerID[:12], used(true, 0)},
 		"a process', which holds two":         {"gpu/pid-90", used(false, 2, 5)},
@@ -82,8 +84,8 @@ func TestEveryAMDTagIsRight(t *testing.T) {
 		})
 	}
 	t.Run("nobody else has one", func(t *testing.T) {
-		assert.ElementsMatch(t, []string{"90", "<nil>"}, x.holders("plain"), "the container has no pid")
-		assert.Equal(t, []string{"90"}, x.holders("gpu"))
+		assert.ElementsMatch(t, []string{"90", "<nil>"}, x.holders("plain"), "step and container have no pid")
+		assert.Equal(t, []string{"81", "90"}, x.holders("gpu"))
 		assert.Empty(t, x.holders("none"))
 	})
 	t.Run("resources", func(t *testing.T) {

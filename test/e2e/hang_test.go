@@ -221,7 +221,7 @@ func TestAMachineOfWhichNothingAnswersIsLost(t *testing.T) {
 	all := awaitSamples(t, p, health, "the state lost", func(all samples) bool {
 		return len(all.find("otelcol_wandbsys_family_state", "state", "lost")) == 1
 	})
-	assert.Contains(t, all.find("otelcol_wandbsys_family_state")[0].labels["reason"], "diskstats: ")
+	assert.Contains(t, all.find("otelcol_wandbsys_family_state", "family", "host")[0].labels["reason"], "diskstats: ")
 	assert.Empty(t, all.find("otelcol_wandbsys_family_last_good_age"), "there was no data yet")
 	assert.Empty(t, s.points())
 
