@@ -61,7 +61,7 @@ func (r *podResources) list(ctx context.Context) (*podresources.ListPodResources
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	resp, err := podresources.NewPodResourcesListerClient(conn).List(ownDeadline{ctx}, &podresources.ListPodResourcesRequest{})
+	resp, err := podresources.NewPodResourcesListerClient(conn).List(ownDeadline{ctx}, &podresources.ListPodResourcesRequest{}) //nolint:contextcheck // it is ctx
 	if err != nil {
 		s := status.Convert(err)
 		return nil, fmt.Errorf("%s: %s", s.Code(), quote(s.Message()))

@@ -211,20 +211,20 @@ func TestGPUMetricsIsReadOnlyWhereItHelps(t *testing.T) {
 	const hwmon = "hwmon/hwmon6/"
 	for name, c := range map[string]struct {
 		changes fileSet
-		// reads are those of the first scrape, of the second, and of the first
-		// after the GPUs were listed anew.
-		reads [3]int
+		// reads are those of the first scrapes, and of the first after the GPUs
+		// were listed anew. What two scrapes lack is not asked for again.
+		reads [4]int
 	}{
 		// The first read tells whether it is an APU.
-		"nothing is missing":                   {nil, [3]int{1, 0, 1}},
-		"nothing is missing, a known APU":      {fileSet{hwmon + "in1_label": "vddnb"}, [3]int{0, 0, 0}},
-		"it knows the utilisation":             {fileSet{"gpu_busy_percent": "!"}, [3]int{1, 1, 1}},
-		"it knows the power":                   {fileSet{hwmon + "power1_input": "!"}, [3]int{1, 1, 1}},
-		"it knows the memory's temperature":    {fileSet{hwmon + "temp3_input": "!"}, [3]int{1, 1, 1}},
-		"it does not know the utilisation":     {fileSet{"gpu_busy_percent": "!", "gpu_metrics": blobWith(map[int]uint64{12: missing16})}, [3]int{1, 0, 1}},
-		"it does not know the temperature":     {fileSet{hwmon + "temp3_input": "!", "gpu_metrics": blobWith(map[int]uint64{6: 0})}, [3]int{1, 0, 1}},
-		"it is of a layout of tomorrow":        {fileSet{"gpu_busy_percent": "!", "gpu_metrics": string(blobOf(9, 9, 99))}, [3]int{1, 0, 1}},
-		"nobody asked for the memory activity": {fileSet{"mem_busy_percent": "!"}, [3]int{1, 0, 1}},
+		"nothing is missing":                   {nil, [4]int{1, 0, 0, 0}},
+		"nothing is missing, a known APU":      {fileSet{hwmon + "in1_label": "vddnb"}, [4]int{0, 0, 0, 0}},
+		"it knows the utilisation":             {fileSet{"gpu_busy_percent": "!"}, [4]int{1, 1, 1, 1}},
+		"it knows the power":                   {fileSet{hwmon + "power1_input": "!"}, [4]int{1, 1, 1, 1}},
+		"it knows the memory's temperature":    {fileSet{hwmon + "temp3_input": "!"}, [4]int{1, 1, 1, 1}},
+		"it does not know the utilisation":     {fileSet{"gpu_busy_percent": "!", "gpu_metrics": blobWith(map[int]uint64{12: missing16})}, [4]int{1, 1, 0, 1}},
+		"it does not know the temperature":     {fileSet{hwmon + "temp3_input": "!", "gpu_metrics": blobWith(map[int]uint64{6: 0})}, [4]int{1, 1, 0, 1}},
+		"it is of a layout of tomorrow":        {fileSet{"gpu_busy_percent": "!", "gpu_metrics": string(blobOf(9, 9, 99))}, [4]int{1, 0, 0, 1}},
+		"nobody asked for the memory activity": {fileSet{"mem_busy_percent": "!"}, [4]int{1, 0, 0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := singleGPU(t, c.changes)
@@ -232,7 +232,7 @@ func TestGPUMetricsIsReadOnlyWhereItHelps(t *testing.T) {
 			clock := stopClock(s)
 			opens := tr.watchOpens("gpu_metrics")
 			for i, want := range c.reads {
-				if i == 2 {
+				if i == 3 {
 					clock.advance(detectionInterval)
 				}
 				_, troubles := scrapeTags(t, s)

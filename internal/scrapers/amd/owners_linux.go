@@ -63,15 +63,15 @@ func newOwners(set scrapers.Settings, cfg *Config, sys *sysfs) owners {
 
 // of implements owners.
 func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
-	kfd, err := o.processes(ctx, r)
+	all, err := o.processes(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	view, kfd, err := o.known(ctx, kfd)
+	view, kfd, err := o.known(ctx, all.Value)
 	if err != nil {
 		return nil, err
 	}
-	if o.tellHolders(kfd) {
+	if all.Known && o.tellHolders(kfd) {
 		if view, err = o.workloads.Take(ctx); err != nil {
 			return nil, err
 		}
@@ -101,14 +101,15 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 }
 
 // processes are those of the KFD, read now where the figures are a tool's.
-func (o *kernelOwners) processes(ctx context.Context, r *reading) ([]kfdProcess, error) {
+func (o *kernelOwners) processes(ctx context.Context, r *reading) (optional.Of[[]kfdProcess], error) {
 	if r.processes.Known || r.ownIndices { // sysfs says itself why it has none
-		return r.processes.Value, nil
+		return r.processes, nil
 	}
 	if err := o.sysfs.list(ctx); err != nil && len(o.sysfs.devices) == 0 {
-		return nil, err
+		return r.processes, err
 	}
-	return o.sysfs.kfdProcesses(ctx)
+	all, err := o.sysfs.kfdProcesses(ctx)
+	return optional.If(all, err == nil), err
 }
 
 // known returns the workloads, and those of the KFD's processes that can be found

@@ -344,14 +344,14 @@ func TestHoldersAreTold(t *testing.T) {
 	assert.Empty(t, r.uses())
 }
 
-// What was not read holds what it held: others are not told then.
+// Who holds GPUs is what the list of processes says, whatever the GPUs answer.
+// Without the list those that were told are still the ones.
 func TestHoldersOfACutReading(t *testing.T) {
 	tr := twoGPUs(t)
 	tr.computes(3000, map[int]int64{20001: 4096})
 	r := newOwnersRig(tr, workload.Options{Discover: workload.Discover{GPU: true}}, &Config{Source: sourceSysfs})
 	require.Len(t, r.uses(), 1)
-	tr.Remove(kfdProcesses + "/3000")
-	cut := &reading{cards: []cardReading{{Reading: card.Reading{Index: 0, PCI: first}}}}
+	cut := &reading{cards: []cardReading{{Reading: card.Reading{Index: 0, PCI: first}}}, ownIndices: true}
 	_, err := r.owners.of(t.Context(), cut)
 	require.NoError(t, err)
 	workloads := func() int {
@@ -360,7 +360,7 @@ func TestHoldersOfACutReading(t *testing.T) {
 		return len(view.Workloads)
 	}
 	assert.Equal(t, 1, workloads())
-	cut.complete = true
+	cut.processes = optional.Some([]kfdProcess(nil))
 	_, err = r.owners.of(t.Context(), cut)
 	require.NoError(t, err)
 	assert.Zero(t, workloads())
@@ -460,7 +460,7 @@ func TestKFDProcessesCannotBeListed(t *testing.T) {
 	r := newOwnersRig(tr, theTree, &Config{Source: sourceSysfs})
 	tags, errs := scrapeTags(t, r)
 	require.Len(t, errs, 1)
-	requireFault(t, "attribution of processes", "listing the processes of the KFD", errs[0])
+	requireFault(t, "processes of the KFD", "listing the processes of the KFD", errs[0])
 	assert.Contains(t, tags, "gpu.1.gpu")
 }
 

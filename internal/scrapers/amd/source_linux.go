@@ -83,29 +83,57 @@ type firstSource struct {
 
 // read implements source.
 func (f *firstSource) read(ctx context.Context, w want) *reading {
-	if f.chosen > 0 && f.clock().Sub(f.since) >= f.interval { // the first may have come
-		f.since = f.clock()
-		if r := f.order[0].read(ctx, w); len(r.cards) > 0 {
-			f.take(0, "")
+	if f.chosen > 0 && f.clock().Sub(f.since) >= f.interval {
+		if r := f.better(ctx, w); r != nil {
 			return r
 		}
 	}
 	if f.chosen >= 0 {
-		r := f.order[f.chosen].read(ctx, w)
-		if len(r.cards) > 0 || len(r.errs) > 0 || r.pending {
+		p := &f.order[f.chosen]
+		r := p.read(ctx, w)
+		if len(r.cards) > 0 || r.pending || (len(r.errs) > 0 && !p.isMissing(r)) {
 			return r
 		}
-		f.chosen, f.pending = -1, 0 // its GPUs are gone
+		f.chosen, f.pending = -1, 0 // its GPUs are gone, or it is
 	}
 	return f.choose(ctx, w)
+}
+
+// better looks whether a source that comes before the chosen one has a GPU by now.
+// Tools are not waited for: they are asked again with the next scrape.
+func (f *firstSource) better(ctx context.Context, w want) *reading {
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	waits := false
+	for i := range f.chosen {
+		in := ctx
+		if f.order[i].name != sourceSysfs {
+			in = now
+		}
+		r := f.order[i].read(in, w)
+		if len(r.cards) > 0 {
+			f.take(i, "")
+			return r
+		}
+		waits = waits || r.pending
+	}
+	if !waits {
+		f.since = f.clock()
+	}
+	return nil
+}
+
+// isMissing tells whether a tool is not installed, and nobody named it.
+func (p *probe) isMissing(r *reading) bool {
+	return len(r.errs) > 0 && !p.must && errors.Is(r.errs[0], smi.ErrNotFound)
 }
 
 // choose asks one source after the other. One that fails, or has not answered yet,
 // does not count as one without a GPU unless it is not installed.
 func (f *firstSource) choose(ctx context.Context, w want) *reading {
 	var failed []error
-	var said []string
-	named := false
+	var said []string // by those that have no GPU
+	needed := false
 	for i := f.pending; i < len(f.order); i++ {
 		p := &f.order[i]
 		r := p.read(ctx, w)
@@ -117,19 +145,18 @@ func (f *firstSource) choose(ctx context.Context, w want) *reading {
 			f.pending = i
 			r.errs = append(failed, r.errs...)
 			return r
-		case len(r.errs) > 0 && !p.must && errors.Is(r.errs[0], smi.ErrNotFound):
+		case p.isMissing(r):
 			said = append(said, r.errs[0].Error())
 		case len(r.errs) > 0:
-			failed, named = append(failed, r.errs...), named || p.must || i == 0
+			failed, needed = append(failed, r.errs...), needed || p.must || i == 0
 			said = append(said, r.errs[0].Error())
 		default:
 			said = append(said, p.none)
 		}
 	}
 	f.pending = 0
-	if !named {
-		// A tool that fails where the driver has no GPU is as good as none.
-		failed = []error{f.absent(said)}
+	if !needed { // a tool that fails where the driver has no GPU is as good as none
+		failed = []error{f.absent(said, failed)}
 	}
 	return &reading{at: f.clock(), complete: true, errs: failed}
 }
@@ -158,13 +185,23 @@ func reasonOf(sources, i int, others string) string {
 	return others
 }
 
-// absent says why there is no GPU, in the words of the sources.
-func (f *firstSource) absent(said []string) error {
-	cure := "load the amdgpu driver, install ROCm's tools, or use source: auto"
-	if len(f.order) > 1 {
-		cure = "load the amdgpu driver; in a container, let it see /sys, or mount the machine's / and set root_path"
+// absent says why there is no GPU, in the words of the one source, and of the tools
+// that failed.
+func (f *firstSource) absent(said []string, failed []error) error {
+	if len(f.order) == 1 {
+		return &scrapers.AbsentError{
+			Reason: "no AMD GPU: " + strings.Join(said, ", "),
+			Cure:   "load the amdgpu driver, install ROCm's tools, or use source: auto",
+		}
 	}
-	return &scrapers.AbsentError{Reason: "no AMD GPU: " + strings.Join(said, ", "), Cure: cure}
+	reasons := []string{"no AMD GPU: " + f.order[0].none, "and no tool lists one"}
+	for _, err := range failed {
+		reasons = append(reasons, err.Error())
+	}
+	return &scrapers.AbsentError{
+		Reason: strings.Join(reasons, ", "),
+		Cure:   "load the amdgpu driver; in a container, let it see /sys, or mount the machine's / and set root_path",
+	}
 }
 
 // close implements source.

@@ -82,10 +82,13 @@ func (f folder) inventory() (inventory, error) {
 	}
 	names := f.marketingNames()
 	found := inventory{gpus: identity.GPUs{Count: len(places), DriverVersion: f.driverVersion()}}
+	chips := map[string]string{}
 	for i, p := range places {
 		d := newDevice(p, i, names)
 		if p.partition || p.number > 0 {
-			d.parent = f.chip(p.pci)
+			d.parent = cmp.Or(chips[p.pci], f.chip(p.pci))
+		} else {
+			chips[p.pci] = d.identity()
 		}
 		found.devices = append(found.devices, d)
 	}
@@ -110,6 +113,9 @@ func (s *sysfs) replace(found inventory) {
 		at := slices.IndexFunc(found.devices, func(d *device) bool { return sameDevice(d, old) })
 		if at >= 0 && (hangs || found.devices[at].sensors == old.sensors) {
 			found.devices[at] = old
+			if !hangs {
+				old.needless, old.lacking = 0, 0
+			}
 			continue
 		}
 		if !hangs {

@@ -87,7 +87,7 @@ func (t *tool) read(ctx context.Context, w want) *reading {
 	case a := <-t.running:
 		t.running = nil
 		if isOlder && t.interval > 0 && t.clock().Sub(a.at) > t.interval { // nobody asked meanwhile
-			t.cost.add(t.life, t.reader.Name(), a.cost)
+			t.cost.add(ctx, t.reader.Name(), a.cost)
 			return t.read(ctx, w)
 		}
 		return t.readingOf(&a)
