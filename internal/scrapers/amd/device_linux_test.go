@@ -341,18 +341,19 @@ func TestExtendedFiguresThatCannotBe(t *testing.T) {
 		changes fileSet
 		metric  string
 	}{
-		"a clock in text":              {fileSet{hwmon + "freq1_input": "fast"}, "gpu.graphicsClock"},
-		"a clock below 0":              {fileSet{hwmon + "freq1_input": "-1"}, "gpu.graphicsClock"},
-		"a clock of something else":    {fileSet{hwmon + "freq1_label": "fclk"}, "gpu.graphicsClock"},
-		"a link of no known speed":     {fileSet{"current_link_speed": "Unknown"}, "gpu.pcieLinkGen"},
-		"a link of no width":           {fileSet{"current_link_width": "0"}, "gpu.pcieLinkWidth"},
-		"replays that cannot be read":  {fileSet{"pcie_replay_count": "!"}, "gpu.pcieReplays"},
-		"an energy of 0":               {fileSet{"gpu_metrics": string(blobOf(1, 3, 120, field{24, 8, 0}))}, "gpu.energy"},
-		"errors that cannot be read":   {fileSet{"ras/umc_err_count": "!"}, "gpu.correctedMemoryErrors"},
-		"errors of another form":       {fileSet{"ras/umc_err_count": "query not supported"}, "gpu.unCorrectedMemoryErrors"},
-		"an activity above 100":        {fileSet{"mem_busy_percent": "655", "gpu_metrics": "-"}, "gpu.memoryReadWriteActivity"},
-		"an overdrive above 100":       {fileSet{"pp_mclk_od": "4294967295"}, "gpu.memoryOverDrive"},
-		"throttling that is not known": {fileSet{"gpu_metrics": string(blobOf(1, 3, 120))}, "gpu.clockEventActive"},
+		"a clock in text":                {fileSet{hwmon + "freq1_input": "fast"}, "gpu.graphicsClock"},
+		"a clock below 0":                {fileSet{hwmon + "freq1_input": "-1"}, "gpu.graphicsClock"},
+		"a clock of something else":      {fileSet{hwmon + "freq1_label": "fclk"}, "gpu.graphicsClock"},
+		"a link of no known speed":       {fileSet{"current_link_speed": "Unknown"}, "gpu.pcieLinkGen"},
+		"a link of no width":             {fileSet{"current_link_width": "0"}, "gpu.pcieLinkWidth"},
+		"replays that cannot be read":    {fileSet{"pcie_replay_count": "!"}, "gpu.pcieReplays"},
+		"an energy of 0":                 {fileSet{"gpu_metrics": string(blobOf(1, 3, 120, field{24, 8, 0}))}, "gpu.energy"},
+		"errors that cannot be read":     {fileSet{"ras/umc_err_count": "!"}, "gpu.correctedMemoryErrors"},
+		"errors of another form":         {fileSet{"ras/umc_err_count": "query not supported"}, "gpu.unCorrectedMemoryErrors"},
+		"an activity above 100":          {fileSet{"mem_busy_percent": "655", "gpu_metrics": "-"}, "gpu.memoryReadWriteActivity"},
+		"more memory used than there is": {fileSet{"mem_info_vram_used": "206158430209"}, "gpu.memoryUsed"},
+		"an overdrive above 100":         {fileSet{"pp_mclk_od": "4294967295"}, "gpu.memoryOverDrive"},
+		"throttling that is not known":   {fileSet{"gpu_metrics": string(blobOf(1, 3, 120))}, "gpu.clockEventActive"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := singleGPU(t, c.changes).scraper(true)

@@ -157,6 +157,9 @@ func TestADeviceThatHangsLeavesTheOthersAlone(t *testing.T) {
 	require.Len(t, troubles, 1)
 	require.ErrorContains(t, troubles[0], "GPU 1 (0000:26:00.0): its driver does not answer: ")
 
+	ctx, cancel := context.WithTimeout(t.Context(), short)
+	defer cancel()
+	assert.False(t, s.source.read(ctx, s.want).complete, "whether it is still there is not known")
 	for range 5 {
 		tags, troubles = scrapeBriefly(t, s)
 		scraperstest.CompareTags(t, "later", others, tags)
@@ -259,4 +262,66 @@ func TestTheMachineIsToldItsGPUs(t *testing.T) {
 	r := s.source.read(t.Context(), s.want)
 	assert.Equal(t, identity.GPUs{Count: 3, Type: "gfx942", DriverVersion: "6.8.5"}, r.gpus)
 	assert.True(t, r.complete)
+}
+
+// A counter begins anew when its GPU was away, and not when others come and go.
+func TestCountersBeginAnewWhenTheirGPUReturns(t *testing.T) {
+	tr := threeGPUs(t)
+	s, _ := tr.scraper(true)
+	clock := stopClock(s)
+	startsOf := func() map[any]time.Time {
+		clock.advance(detectionInterval)
+		md, err := s.Scrape(t.Context())
+		require.NoError(t, err)
+		starts := map[any]time.Time{}
+		for _, p := range scraperstest.PointsOf(md) {
+			if p.Metric.Name() == "gpu.pcieReplays" {
+				starts[p.Attributes["gpu_uuid"]] = p.Data.StartTimestamp().AsTime()
+			}
+		}
+		return starts
+	}
+	first := startsOf()
+	require.Len(t, first, 3)
+	tr.remove(2)
+	without := startsOf()
+	require.Len(t, without, 2)
+	tr.add(gpu{
+		pci: threeAddresses[2], card: 3, render: 130, node: 3, id: 20002, target: 90402,
+		files: mi300x().with(fileSet{"unique_id": "0011223344556602"}),
+	})
+	again := startsOf()
+	for uuid, start := range first {
+		if uuid == "0011223344556602" {
+			assert.True(t, again[uuid].After(start), "it was away")
+			continue
+		}
+		assert.Equal(t, start, without[uuid])
+		assert.Equal(t, start, again[uuid])
+	}
+}
+
+// Descriptors count once for all processes of a workload, and of one that computes
+// only those that worked: its runtime has some memory on every GPU.
+func TestWhatDescriptorsOfAWorkloadCount(t *testing.T) {
+	tr := threeGPUs(t)
+	s, _ := tr.scraper(false)
+	r := s.source.read(t.Context(), s.want)
+	client := func(i int, id string, memory int64, works bool) drmClient {
+		return drmClient{pci: threeAddresses[i], id: id, memory: memory, works: works}
+	}
+	use := &usage{
+		devices: sysfsOf(s).devices,
+		kfd:     []kfdProcess{{pid: 3}},
+		clients: map[int][]drmClient{
+			1: {client(0, "1", 100, false), client(1, "1", 0, false)},
+			2: {client(0, "1", 100, false), client(0, "2", 10, false)},
+			3: {client(1, "9", 5, false), client(2, "9", 7, true)},
+		},
+	}
+	got := map[int]int64{}
+	for _, g := range use.of([]int{1, 2, 3}, r) {
+		got[g.card.Index] = g.memory.Value
+	}
+	assert.Equal(t, map[int]int64{0: 110, 2: 7}, got)
 }

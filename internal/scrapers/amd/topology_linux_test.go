@@ -94,6 +94,10 @@ func TestTheOrderOfGPUs(t *testing.T) {
 			tr.Link(drmFolder+"/card2", "/sys/devices/pci0000:00/0000:05:00.0/drm/card0")
 			tr.Link(drmFolder+"/card3", "card3")
 		}, []string{"0000:05:00.0"}},
+		"a card that does not tell its address is known by its folder": {func(tr tree) {
+			tr.add(gpu{pci: "0000:05:00.0", card: 0, render: 128, node: 1, id: 1})
+			tr.Write("sys/devices/pci0000:00/0000:05:00.0/uevent", "DRIVER=amdgpu\n")
+		}, []string{"0000:05:00.0"}},
 		"a partition": {func(tr tree) {
 			tr.add(gpu{pci: "0000:05:00.0", card: 1, render: 128, node: 1, id: 1})
 			tr.add(gpu{pci: "0000:05:00.0", card: 2, render: 129, node: 2, id: 2, partition: 1, platform: "amdgpu_xcp_0"})

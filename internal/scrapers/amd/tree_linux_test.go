@@ -223,10 +223,10 @@ func blobOf(format, content byte, size int, fields ...field) []byte {
 	return b
 }
 
-// accelerator is gpu_metrics v1.4 of the same MI300X; fields may be changed by
-// their offsets.
+// accelerator is gpu_metrics v1.4 of the same MI300X a moment earlier, so that each
+// figure tells where it is from; fields may be changed by their offsets.
 func accelerator(changes map[int]uint64) []byte {
-	fields := map[int]uint64{4: 78, 6: 64, 10: 612, 12: 97, 14: 62}
+	fields := map[int]uint64{4: 77, 6: 63, 10: 611, 12: 96, 14: 61}
 	maps.Copy(fields, changes)
 	var list []field
 	for offset, value := range fields {
