@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"time"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -17,6 +19,10 @@ type Config struct {
 	// CommonConfig holds the keys that every family has.
 	CommonConfig scrapers.CommonConfig `mapstructure:",squash"`
 
+	// DeviceIDs selects GPUs by rocm-smi's index, by the chip's number (unique_id) or by
+	// PCI address; empty means all. The numbers of those that are left stay what they
+	// are. An index is a number in YAML, so that texts alone would refuse it.
+	DeviceIDs []any `mapstructure:"device_ids"`
 	// Source says where the figures come from.
 	Source sourceName `mapstructure:"source"`
 	// AMDSMIPath and ROCmSMIPath are the tools; empty means that they are looked
@@ -27,6 +33,12 @@ type Config struct {
 	// rocm-smi. It may be longer than the family's timeout: the answer then comes
 	// with a later scrape.
 	ToolTimeout time.Duration `mapstructure:"tool_timeout"`
+}
+
+// deviceIDs is how GPUs are named in the configuration.
+var deviceIDs = gpus.IDForm{
+	UUID: regexp.MustCompile(`^[0-9A-Fa-f]{16}$`),
+	Want: "rocm-smi's index, a unique_id (16 hexadecimal digits) or a PCI address (0000:c1:00.0)",
 }
 
 // sourceName is where the figures come from.
@@ -56,7 +68,9 @@ func (c *Config) Common() *scrapers.CommonConfig { return &c.CommonConfig }
 
 // Validate checks the section; the receiver checks the common keys.
 func (c *Config) Validate() error {
+	_, err := deviceIDs.ParseAll(c.DeviceIDs)
 	return errors.Join(
+		err,
 		checkPath("amd_smi_path", c.AMDSMIPath),
 		checkPath("rocm_smi_path", c.ROCmSMIPath),
 		checkTimeout(c.ToolTimeout),

@@ -45,6 +45,12 @@ func TestConfig(t *testing.T) {
 		{name: "a source of another spelling", keys: keys{"source": "rocm_smi"}, want: `unknown value "rocm_smi"; use auto, sysfs, amd-smi or rocm-smi`},
 		{name: "no source", keys: keys{"source": ""}, want: `unknown value ""; use auto, sysfs, amd-smi or rocm-smi`},
 		{name: "a relative path", keys: keys{"rocm_smi_path": "rocm-smi"}, want: `rocm_smi_path: "rocm-smi": must be absolute`},
+		{name: "devices", keys: keys{"device_ids": []any{0, "3", "00112233AABBCCDD", "C1:00.0"}}},
+		{
+			name: "devices of another form", keys: keys{"device_ids": []any{"GPU-1", 2, "2"}},
+			want: `device_ids::0: "GPU-1": must be rocm-smi's index, a unique_id (16 hexadecimal digits) or a PCI address (0000:c1:00.0)
+device_ids::2: "2": is listed twice`,
+		},
 		{name: "a timeout of 0 is the default", keys: keys{"tool_timeout": 0}},
 		{name: "a timeout below 0", keys: keys{"tool_timeout": "-1s"}, want: "tool_timeout: -1s: must not be below 0"},
 		{

@@ -5,8 +5,11 @@ package amd
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
@@ -75,6 +78,23 @@ func (r *reading) has(key string) bool {
 		}
 	}
 	return false
+}
+
+// selection are the GPUs that device_ids names; all when it names none.
+type selection []gpus.DeviceID
+
+// has tells whether a GPU is selected: a partition is by its own number, and by what
+// names its chip.
+func (s selection) has(index int, pci, uniqueID string) bool {
+	if len(s) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(s, func(id gpus.DeviceID) bool { return isNamed(id, index, pci, uniqueID) })
+}
+
+func isNamed(id gpus.DeviceID, index int, pci, uniqueID string) bool {
+	chip, _, _ := strings.Cut(uniqueID, "/")
+	return id.Index == index || (id.PCI != "" && id.PCI == pci) || (id.UUID != "" && strings.EqualFold(id.UUID, chip))
 }
 
 // want says which figures are needed beyond those of the published tags.

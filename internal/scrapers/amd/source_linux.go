@@ -8,11 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/smi"
 )
@@ -29,11 +32,16 @@ func newSource(cfg *Config, set scrapers.Settings) (source, owners, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("own metrics: %w", err)
 	}
+	ids, err := deviceIDs.ParseAll(cfg.DeviceIDs)
+	if err != nil {
+		return nil, nil, err
+	}
 	sys := newSysfs(set)
 	amdSMI := newTool(smi.NewAMD(smi.Options{Path: cfg.AMDSMIPath, Interval: set.DetectionInterval}),
 		amdSMITimeout, set, cfg, cost, sys.root)
 	rocmSMI := newTool(smi.NewROCm(smi.Options{Path: cfg.ROCmSMIPath, Interval: set.DetectionInterval}),
 		rocmSMITimeout, set, cfg, cost, sys.root)
+	sys.selected, amdSMI.selected, rocmSMI.selected = ids, ids, ids
 	all := map[sourceName]probe{
 		sourceSysfs:   {source: sys, name: sourceSysfs, none: "no GPU of the amdgpu driver in /sys"},
 		sourceAMDSMI:  {source: amdSMI, name: sourceAMDSMI, none: "amd-smi lists no GPU", must: cfg.AMDSMIPath != ""},
@@ -43,7 +51,7 @@ func newSource(cfg *Config, set scrapers.Settings) (source, owners, error) {
 	if cfg.Source != sourceAuto {
 		order = []probe{all[cfg.Source]}
 	}
-	first := &firstSource{order: order, logger: set.Receiver.Logger, interval: set.DetectionInterval, clock: time.Now, chosen: -1}
+	first := &firstSource{order: order, logger: set.Receiver.Logger, interval: set.DetectionInterval, clock: time.Now, chosen: -1, ids: ids}
 	return first, newOwners(set, cfg, sys), nil
 }
 
@@ -72,6 +80,9 @@ type firstSource struct {
 	interval time.Duration
 	clock    func() time.Time
 
+	// ids are the GPUs that the user named, missing those that are not here.
+	ids, missing []gpus.DeviceID
+
 	// chosen is the source in use, below 0 for none; since is when it was chosen.
 	chosen int
 	since  time.Time
@@ -91,7 +102,8 @@ func (f *firstSource) read(ctx context.Context, w want) *reading {
 	if f.chosen >= 0 {
 		p := &f.order[f.chosen]
 		r := p.read(ctx, w)
-		if len(r.cards) > 0 || r.pending || (len(r.errs) > 0 && !p.isMissing(r)) {
+		if len(r.cards) > 0 || r.gpus.Count > 0 || r.pending || (len(r.errs) > 0 && !p.isMissing(r)) {
+			f.noteMissing(r)
 			return r
 		}
 		f.chosen, f.pending = -1, 0 // its GPUs are gone, or it is
@@ -111,7 +123,7 @@ func (f *firstSource) better(ctx context.Context, w want) *reading {
 			in = now
 		}
 		r := f.order[i].read(in, w)
-		if len(r.cards) > 0 {
+		if len(r.cards) > 0 || r.gpus.Count > 0 {
 			f.take(i, "")
 			return r
 		}
@@ -140,6 +152,7 @@ func (f *firstSource) choose(ctx context.Context, w want) *reading {
 		switch {
 		case len(r.cards) > 0 || r.gpus.Count > 0: // also those of which none answers
 			f.take(i, strings.Join(said, ", "))
+			f.noteMissing(r)
 			return r
 		case r.pending:
 			f.pending = i
@@ -173,6 +186,31 @@ func (f *firstSource) take(i int, others string) {
 		f.told = name
 		f.logger.Info("Source of the figures of GPUs", zap.String("source", string(name)), zap.String("reason", reasonOf(len(f.order), i, others)))
 	}
+}
+
+// noteMissing says once of each GPU that the user named that it is not here.
+func (f *firstSource) noteMissing(r *reading) {
+	if !r.complete {
+		return
+	}
+	var missing []gpus.DeviceID
+	for _, id := range f.ids {
+		if slices.ContainsFunc(r.cards, func(c cardReading) bool { return isNamed(id, c.Index, c.PCI, c.UniqueID) }) {
+			continue
+		}
+		missing = append(missing, id)
+		if !slices.Contains(f.missing, id) {
+			f.logger.Warn("There is no such GPU", zap.String("device_ids", nameOf(id)))
+		}
+	}
+	f.missing = missing
+}
+
+func nameOf(id gpus.DeviceID) string {
+	if id.Index >= 0 {
+		return strconv.Itoa(id.Index)
+	}
+	return id.UUID + id.PCI
 }
 
 func reasonOf(sources, i int, others string) string {

@@ -28,6 +28,8 @@ type sysfs struct {
 	interval time.Duration
 	logger   *zap.Logger
 	clock    func() time.Time
+	// selected are those that are read; others are not touched.
+	selected selection
 
 	// listing finds the GPUs, and processes reads the KFD's: both may hang with the
 	// driver.
@@ -142,23 +144,38 @@ func (s *sysfs) read(ctx context.Context, w want) *reading {
 	r.gpus, r.complete = s.gpus, true
 	use := s.use(ctx, r, w)
 	batch := guard.NewBatch(ctx)
-	pending := make([]*guard.Pending[card.Reading], len(s.devices))
-	for i, d := range s.devices {
+	devices := s.chosen()
+	pending := make([]*guard.Pending[card.Reading], len(devices))
+	for i, d := range devices {
 		pending[i] = guard.Add(batch, &d.slot, func(context.Context) (card.Reading, error) { return d.read(w, use) })
 	}
 	batch.Run()
-	r.cards = make([]cardReading, 0, len(s.devices))
+	r.cards = make([]cardReading, 0, len(devices))
 	for i, p := range pending {
 		got, err := p.Wait()
 		if err != nil {
-			r.errs = append(r.errs, s.trouble(s.devices[i], err))
+			r.errs = append(r.errs, s.trouble(devices[i], err))
 			r.complete = false
 			continue
 		}
-		s.noteLayout(s.devices[i])
-		r.cards = append(r.cards, cardReading{Reading: got, parent: s.devices[i].parent})
+		s.noteLayout(devices[i])
+		r.cards = append(r.cards, cardReading{Reading: got, parent: devices[i].parent})
 	}
 	return r
+}
+
+// chosen are the GPUs that are selected.
+func (s *sysfs) chosen() []*device {
+	if len(s.selected) == 0 {
+		return s.devices
+	}
+	var chosen []*device
+	for _, d := range s.devices {
+		if s.selected.has(d.index, d.pci, d.identity()) {
+			chosen = append(chosen, d)
+		}
+	}
+	return chosen
 }
 
 func (s *sysfs) trouble(d *device, err error) error {

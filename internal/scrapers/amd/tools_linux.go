@@ -6,6 +6,7 @@ package amd
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,6 +39,8 @@ type tool struct {
 	cost    costs
 	// interval is how old an answer may be.
 	interval time.Duration
+	// selected are the GPUs that count.
+	selected selection
 	// chips are the identities of chips by their addresses.
 	chips map[string]string
 
@@ -142,6 +145,7 @@ func (t *tool) readingOf(a *answer) *reading {
 		r.cards = append(r.cards, c)
 	}
 	namePartitions(r.cards)
+	r.cards = slices.DeleteFunc(r.cards, func(c cardReading) bool { return !t.selected.has(c.Index, c.PCI, c.UniqueID) })
 	if len(a.cards) > 0 {
 		r.gpus = identity.GPUs{Count: len(a.cards), Type: a.cards[0].Model, DriverVersion: t.root.driverVersion()}
 	}

@@ -66,19 +66,7 @@ func (c *Config) Validate() error {
 	if c.LibraryPath != "" && !filepath.IsAbs(c.LibraryPath) {
 		errs = append(errs, fmt.Errorf("library_path: %q: must be absolute", c.LibraryPath))
 	}
-	seen := map[deviceID]bool{}
-	for i, value := range c.DeviceIDs {
-		text := fmt.Sprint(value)
-		id, err := parseDeviceID(text)
-		switch {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("device_ids::%d: %w", i, err))
-		case seen[id]:
-			errs = append(errs, fmt.Errorf("device_ids::%d: %q: is listed twice", i, text))
-		}
-		if err == nil {
-			seen[id] = true
-		}
-	}
+	_, err := deviceIDs.ParseAll(c.DeviceIDs)
+	errs = append(errs, err)
 	return errors.Join(errs...)
 }

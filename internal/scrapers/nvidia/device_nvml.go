@@ -14,6 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 )
 
@@ -105,7 +106,7 @@ func (p *pass) readOne(c candidate, handle nvml.Device) {
 		p.end(g, &c) // who it is, is not known for once
 		return
 	}
-	if slices.Contains(p.indices, r.index) || (p.cfg.SkipSuspended && !p.isSelected(r.index, r.uuid, canonicalPCI(c.address))) {
+	if slices.Contains(p.indices, r.index) || (p.cfg.SkipSuspended && !p.isSelected(r.index, r.uuid, gpus.CanonicalPCI(c.address))) {
 		p.asked--
 		return // named twice, or not wanted
 	}

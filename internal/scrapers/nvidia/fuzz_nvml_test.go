@@ -15,6 +15,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 )
 
 // A name is fit for a label, and a good one stays as it is.
@@ -56,9 +58,9 @@ func FuzzSysfs(f *testing.F) {
 			require.NoError(t, os.WriteFile(filepath.Join(device, name), []byte(content), 0o600))
 		}
 		p := &pass{nvmlSource: &nvmlSource{pci: root, cfg: &Config{SkipSuspended: true}, logger: zap.NewNop(), warned: map[string]bool{}}, sink: &sink{}}
-		id, err := parseDeviceID(named)
+		id, err := deviceIDs.Parse(named)
 		if err == nil {
-			p.ids = []deviceID{id}
+			p.ids = []gpus.DeviceID{id}
 		}
 		found := p.awake()
 		require.Empty(t, p.sink.reading.errs)
@@ -67,7 +69,7 @@ func FuzzSysfs(f *testing.F) {
 		if len(vendor) > 4096 || len(class) > 4096 || len(status) > 4096 {
 			return
 		}
-		if id.pci != "" && id.pci != canonicalPCI(address) {
+		if id.PCI != "" && id.PCI != gpus.CanonicalPCI(address) {
 			want = false
 		}
 		if !want {

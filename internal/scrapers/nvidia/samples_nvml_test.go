@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
@@ -284,7 +285,7 @@ func (s *sample) writeMachine(t *testing.T) string {
 	for _, device := range s.devices() {
 		address := device["pci_bus_id"].(map[string]any)["value"].(string)
 		status, _ := device["sysfs_runtime_status"].(string)
-		gpuOnBus(m, canonicalPCI(address), cmp.Or(status, "active"))
+		gpuOnBus(m, gpus.CanonicalPCI(address), cmp.Or(status, "active"))
 	}
 	return m.Root
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -43,7 +44,7 @@ const closeTimeout = 2 * time.Second
 // published is used in the library's slot only.
 type nvmlSource struct {
 	cfg      *Config
-	ids      []deviceID
+	ids      []gpus.DeviceID
 	interval time.Duration
 	proc     string
 	pci      string
@@ -84,14 +85,9 @@ func newSource(cfg *Config, set scrapers.Settings) (source, error) {
 		warned:   map[string]bool{},
 		patience: cmp.Or(set.DetectionInterval, maxBackoff),
 	}
-	for _, value := range cfg.DeviceIDs {
-		id, err := parseDeviceID(fmt.Sprint(value))
-		if err != nil {
-			return nil, fmt.Errorf("device_ids: %w", err)
-		}
-		s.ids = append(s.ids, id)
-	}
-	return s, nil
+	var err error
+	s.ids, err = deviceIDs.ParseAll(cfg.DeviceIDs)
+	return s, err
 }
 
 // sink takes what a reading found until its time is over.
@@ -509,11 +505,11 @@ func (p *pass) unmatched(id string) {
 func (p *pass) selected(count int) []candidate {
 	all := make([]candidate, 0, len(p.ids))
 	for _, id := range p.ids {
-		if id.index >= count {
-			p.unmatched(strconv.Itoa(id.index))
+		if id.Index >= count {
+			p.unmatched(strconv.Itoa(id.Index))
 			continue
 		}
-		all = append(all, candidate{index: id.index, uuid: id.uuid, address: id.pci})
+		all = append(all, candidate{index: id.Index, uuid: id.UUID, address: id.PCI})
 	}
 	return all
 }
@@ -524,7 +520,7 @@ func (p *pass) isSelected(index int, uuid, address string) bool {
 		return true
 	}
 	for _, id := range p.ids {
-		if (id.index >= 0 && id.index == index) || (id.uuid != "" && id.uuid == uuid) || (id.pci != "" && id.pci == address) {
+		if (id.Index >= 0 && id.Index == index) || (id.UUID != "" && id.UUID == uuid) || (id.PCI != "" && id.PCI == address) {
 			return true
 		}
 	}

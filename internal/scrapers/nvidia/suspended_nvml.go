@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 )
 
@@ -24,8 +25,8 @@ func (p *pass) awake() []candidate {
 		return nil
 	}
 	for _, id := range p.ids {
-		if id.pci != "" && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return canonicalPCI(e.Name()) == id.pci }) {
-			p.unmatched(id.pci)
+		if id.PCI != "" && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return gpus.CanonicalPCI(e.Name()) == id.PCI }) {
+			p.unmatched(id.PCI)
 		}
 	}
 	var all []candidate
@@ -53,7 +54,7 @@ func (p *pass) isAwakeGPU(address string) bool {
 func (p *pass) mayBeSelected(address string) bool {
 	named := len(p.ids) > 0
 	for _, id := range p.ids {
-		named = named && id.pci != "" && id.pci != canonicalPCI(address)
+		named = named && id.PCI != "" && id.PCI != gpus.CanonicalPCI(address)
 	}
 	return !named
 }
