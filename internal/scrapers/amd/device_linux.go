@@ -5,6 +5,7 @@ package amd
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,8 +27,8 @@ type device struct {
 	place
 	index           int
 	uniqueID, model string
-	// sensors is the folder of hwmon; empty when there is none.
-	sensors string
+	// found are the files that there were, by their paths.
+	found []string
 	// parent is the identity of the chip that a partition is part of.
 	parent string
 
@@ -50,6 +51,8 @@ type device struct {
 	// in a row, of which lacking is the last: to ask costs the driver a transfer from
 	// the firmware.
 	needless, lacking missing
+	// spared counts the rounds since then.
+	spared int
 	// layout says why gpu_metrics cannot be read, and noted that it was said.
 	layout error
 	noted  bool
@@ -98,6 +101,7 @@ func newDevice(p place, index int, names marketing) *device {
 		return d
 	}
 	in := listing(p.dir)
+	d.found = in.paths()
 	f := &d.files
 	f.status = fileAt(p.dir + "/power/runtime_status")
 	f.busy, f.memoryBusy, f.overdrive = in.file("gpu_busy_percent"), in.file("mem_busy_percent"), in.file("pp_mclk_od")
@@ -132,6 +136,14 @@ func listing(dir string) names {
 	return n
 }
 
+func (n names) paths() []string {
+	paths := make([]string, len(n.entries))
+	for i, name := range n.entries {
+		paths[i] = n.dir + "/" + name
+	}
+	return paths
+}
+
 func (n names) has(name string) bool { return slices.Contains(n.entries, name) }
 
 func (n names) file(name string) *guard.KeptFile {
@@ -154,8 +166,8 @@ func (d *device) findSensors() {
 	if at < 0 {
 		return
 	}
-	d.sensors = folders[at]
 	in, f := listing(folders[at]), &d.files
+	d.found = append(d.found, in.paths()...)
 	f.powerAverage, f.powerInput, f.powerCap = in.file("power1_average"), in.file("power1_input"), in.file("power1_cap")
 	for _, name := range in.entries {
 		d.findSensor(in, name)
@@ -286,8 +298,16 @@ func (d *device) readPCIe(p *card.PCIe) {
 // positive drops what no link has.
 func positive(v float64) card.Int { return optional.If(int64(v), v > 0) }
 
+// maxSpared is for how many rounds gpu_metrics is not asked for what it lacked.
+const maxSpared = 20
+
 // readBlob asks gpu_metrics for what the text files do not give.
 func (d *device) readBlob(r *card.Reading, w want) {
+	if d.needless != 0 {
+		if d.spared++; d.spared == maxSpared { // what it lacked it may have by now
+			d.needless, d.lacking, d.spared = 0, 0, 0
+		}
+	}
 	need := d.missing(r, w) &^ d.needless
 	if need == 0 || d.files.metrics == nil {
 		return
@@ -300,6 +320,9 @@ func (d *device) readBlob(r *card.Reading, w want) {
 	if err := gpumetrics.Decode(blob, m); err != nil {
 		d.layout = err
 		d.needless |= need // a layout of tomorrow
+		if _, ok := errors.AsType[*gpumetrics.UnknownError](err); ok && m.IsAPU() {
+			d.isAPU = optional.Some(true)
+		}
 		return
 	}
 	if !d.isAPU.Known {

@@ -435,3 +435,29 @@ func reasonsOf(t *testing.T, s *gpuScraper) map[string]float64 {
 	}
 	return reasons
 }
+
+// Of a layout of tomorrow the format still tells an APU, whose memory is the larger
+// pool.
+func TestAnAPUOfALayoutOfTomorrow(t *testing.T) {
+	tr := singleGPU(t, fileSet{
+		"gpu_metrics": string(blobOf(3, 9, 264)), "mem_info_vram_total": "100", "mem_info_vram_used": "100",
+		"mem_info_gtt_total": "1000", "mem_info_gtt_used": "250",
+	})
+	assert.InDelta(t, 25.0, tr.tags()["gpu.0.memoryAllocated"], 1e-9)
+}
+
+// What two rounds lacked may be there later.
+func TestWhatGPUMetricsLackedIsAskedForAgain(t *testing.T) {
+	tr := singleGPU(t, fileSet{"hwmon/hwmon6/power1_input": "!", "gpu_metrics": blobWith(map[int]uint64{10: 0})})
+	s, _ := tr.scraper(false)
+	for range 2 {
+		_, _ = scrapeTags(t, s)
+	}
+	tr.Write(singleFolder+"/gpu_metrics", blobWith(map[int]uint64{10: 500}))
+	seen := false
+	for range maxSpared {
+		tags, _ := scrapeTags(t, s)
+		seen = seen || tags["gpu.0.powerWatts"] == 500
+	}
+	assert.True(t, seen)
+}

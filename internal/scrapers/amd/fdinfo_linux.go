@@ -24,6 +24,8 @@ type drmClient struct {
 	memory int64
 	// works says that an engine worked for it.
 	works bool
+	// computes says that the process has the KFD open.
+	computes bool
 }
 
 // clientsOf reads the descriptors of a process that are of the DRM. An error is
@@ -34,8 +36,10 @@ func clientsOf(proc string) ([]drmClient, error) {
 		return nil, err
 	}
 	var all []drmClient
+	computes := false
 	for _, e := range entries[:min(len(entries), maxDescriptors)] {
 		target, err := os.Readlink(filepath.Join(proc, "fd", e.Name()))
+		computes = computes || (err == nil && target == "/dev/kfd")
 		if err != nil || !strings.HasPrefix(target, "/dev/dri/") {
 			continue
 		}
@@ -46,6 +50,9 @@ func clientsOf(proc string) ([]drmClient, error) {
 		if c, ok := parseClient(content); ok && !isDuplicate(all, &c) {
 			all = append(all, c)
 		}
+	}
+	for i := range all {
+		all[i].computes = computes
 	}
 	return all, nil
 }

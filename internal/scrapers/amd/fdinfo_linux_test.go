@@ -19,9 +19,11 @@ import (
 func TestParseClient(t *testing.T) {
 	const now = "pos:\t0\nflags:\t02100002\nmnt_id:\t27\nino:\t700\ndrm-driver:\tamdgpu\ndrm-client-id:\t7\ndrm-pdev:\t0000:C1:00.0\n"
 	const before = "pos:\t0\npdev:\t0000:c1:00.0\npasid:\t32770\n"
-	client := func(memory int64, works bool) drmClient { return drmClient{"0000:c1:00.0", "7", memory, works} }
+	client := func(memory int64, works bool) drmClient {
+		return drmClient{pci: "0000:c1:00.0", id: "7", memory: memory, works: works}
+	}
 	old := func(memory int64, works bool) drmClient {
-		return drmClient{"0000:c1:00.0", "pasid 32770", memory, works}
+		return drmClient{pci: "0000:c1:00.0", id: "pasid 32770", memory: memory, works: works}
 	}
 	for name, tt := range map[string]struct {
 		text string
@@ -102,7 +104,7 @@ func TestClientsOfAProcess(t *testing.T) {
 	m.Remove("proc/7/fdinfo/11") // closed meanwhile
 	got, err := clientsOf(filepath.Join(m.Root, "proc/7"))
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []drmClient{{pci: a, id: "1", memory: 1 << 10}, {pci: a, id: "2", memory: 2 << 10}, {pci: b, id: "1", memory: 4 << 10}}, got)
+	assert.ElementsMatch(t, []drmClient{{pci: a, id: "1", memory: 1 << 10, computes: true}, {pci: a, id: "2", memory: 2 << 10, computes: true}, {pci: b, id: "1", memory: 4 << 10, computes: true}}, got)
 
 	_, err = clientsOf(filepath.Join(m.Root, "proc/8"))
 	require.ErrorIs(t, err, fs.ErrNotExist)

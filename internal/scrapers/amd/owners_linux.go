@@ -76,17 +76,13 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 			return nil, err
 		}
 	}
-	use := &usage{devices: o.sysfs.devices, kfd: kfd, foreign: o.foreign}
+	use := &usage{devices: o.sysfs.devices, kfd: kfd, foreign: o.foreign, unlisted: !all.Known}
 	o.noteHidden(use)
 	var members []*workload.Process
 	for _, w := range view.Workloads {
 		members = append(members, w.Members...)
 	}
-	clients, err := o.clients(ctx, members, use)
-	if err != nil {
-		return nil, err
-	}
-	use.clients = clients
+	use.clients, err = o.clients(ctx, members, use) // after an error the others are still known
 	var users []user
 	for _, w := range view.Workloads {
 		pids := make([]int, len(w.Members))
@@ -97,7 +93,7 @@ func (o *kernelOwners) of(ctx context.Context, r *reading) ([]user, error) {
 			users = append(users, user{who: &w.Identity, gpus: used})
 		}
 	}
-	return users, nil
+	return users, err
 }
 
 // processes are those of the KFD, read now where the figures are a tool's.
@@ -244,8 +240,9 @@ type usage struct {
 	devices []*device
 	kfd     []kfdProcess
 	clients map[int][]drmClient
-	// foreign says that nothing is known of who computes.
-	foreign bool
+	// foreign says that the KFD's processes are not those that are seen here, and
+	// unlisted that they could not be read.
+	foreign, unlisted bool
 }
 
 func (u *usage) kfdOf(pid int) *kfdProcess {
@@ -313,14 +310,14 @@ const runtimeMemory = 4 << 20
 
 // addClient counts a descriptor. The runtime of a process that computes opens all
 // GPUs and has some memory on each: there only work counts, and where it is not
-// known who computes, memory that is more than that.
+// known what it computes on, memory that is more than that.
 func (u *usage) addClient(c *drmClient, computes bool, used []bool, memory []optional.Of[int64]) {
 	at := slices.IndexFunc(u.devices, func(d *device) bool { return d.pci == c.pci && !d.partition })
 	if at < 0 {
 		return
 	}
-	enough := c.memory > 0 && !computes
-	if u.foreign {
+	enough := c.memory > 0 && !computes && !u.unlisted
+	if u.foreign && c.computes {
 		enough = c.memory > runtimeMemory
 	}
 	if !c.works && !enough {

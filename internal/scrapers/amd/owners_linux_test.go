@@ -454,14 +454,18 @@ func TestLookThatHangs(t *testing.T) {
 	assert.Empty(t, errs)
 }
 
+// Without the list it is not known who computes: the memory of a descriptor may be
+// the page tables that the runtime has on each GPU.
 func TestKFDProcessesCannotBeListed(t *testing.T) {
 	tr := twoGPUs(t)
+	renders(tr.Machine, 3000, 4, first, "1", "drm-memory-vram:\t300 KiB\n")
 	tr.Write(kfdProcesses, "not a folder")
 	r := newOwnersRig(tr, theTree, &Config{Source: sourceSysfs})
 	tags, errs := scrapeTags(t, r)
 	require.Len(t, errs, 1)
 	requireFault(t, "processes of the KFD", "listing the processes of the KFD", errs[0])
 	assert.Contains(t, tags, "gpu.1.gpu")
+	assert.NotContains(t, tags, "gpu.process.0.gpu")
 }
 
 // The kernel tells who uses what whatever the source is; the address joins them.

@@ -112,15 +112,16 @@ func (s *sysfs) replace(found inventory) {
 	}
 	for _, old := range s.devices {
 		hangs := old.slot.Hung()
-		at := slices.IndexFunc(found.devices, func(d *device) bool { return sameDevice(d, old) })
-		if at >= 0 && (hangs || found.devices[at].sensors == old.sensors) {
+		at := slices.IndexFunc(found.devices, func(d *device) bool {
+			return sameDevice(d, old) && (hangs || slices.Equal(d.found, old.found))
+		})
+		switch {
+		case at >= 0:
 			found.devices[at] = old
 			if !hangs {
 				old.needless, old.lacking = 0, 0
 			}
-			continue
-		}
-		if !hangs {
+		case !hangs:
 			old.close()
 		}
 	}

@@ -86,6 +86,10 @@ func (t *tool) read(ctx context.Context, w want) *reading {
 	if !isOlder {
 		t.start(w.extras()) //nolint:contextcheck // it may outlive the scrape
 	}
+	done := ctx.Done()
+	if len(t.running) > 0 { // an answer that is there counts, be the time over
+		done = nil
+	}
 	select {
 	case a := <-t.running:
 		t.running = nil
@@ -94,7 +98,7 @@ func (t *tool) read(ctx context.Context, w want) *reading {
 			return t.read(ctx, w)
 		}
 		return t.readingOf(&a)
-	case <-ctx.Done():
+	case <-done:
 		return t.late(ctx)
 	}
 }

@@ -94,7 +94,7 @@ func (f folder) places() ([]place, error) {
 		return nil, fmt.Errorf("listing the cards: %w", err)
 	}
 	for _, c := range cards {
-		known := func(p place) bool { return p.dir == c.dir || (p.dir == "" && p.pci == c.pci) }
+		known := func(p place) bool { return p.dir == c.dir || (p.dir == "" && p.number == 0 && p.pci == c.pci) }
 		if !slices.ContainsFunc(all, known) {
 			all = append(all, c)
 		}

@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
 )
 
@@ -155,9 +157,10 @@ func pool(used, total json.RawMessage) card.Memory {
 }
 
 func bytesOf(mebibytes json.RawMessage) card.Int {
-	v := firstCount(0, maxCount/mebi, mebibytes)
-	v.Value *= mebi
-	return v
+	v := first(func(v float64) card.Float {
+		return optional.If(math.Round(v*mebi), v >= 0 && v <= maxCount/mebi)
+	}, mebibytes)
+	return optional.If(int64(v.Value), v.Known)
 }
 
 // isAPU tells whether the GPU has fields that only APUs have, with a figure or

@@ -90,6 +90,10 @@ func TestParseAMD(t *testing.T) {
 			`"apu_x": 1, "mem_usage": {"total_vram": 512, "used_vram": 1, "total_gtt": 1024, "used_gtt": "N/A"}`,
 			card.Reading{Memory: card.Memory{Used: whole(1 * mib), Total: whole(512 * mib)}},
 		},
+		"a part of a MiB": {
+			`"mem_usage": {"total_vram": {"value": 1024.0, "unit": "MB"}, "used_vram": 0.5}`,
+			card.Reading{Memory: card.Memory{Used: whole(mib / 2), Total: whole(1024 * mib)}},
+		},
 		"fields of an APU without figures": {
 			`"usage": {"apu_average_gfx_activity": "N/A"}, "mem_usage": {"total_vram": 512, "used_vram": 1, "total_gtt": 1024, "used_gtt": 2}`,
 			card.Reading{Memory: card.Memory{Used: whole(2 * mib), Total: whole(1024 * mib)}},
