@@ -59,6 +59,14 @@ func OnWorkload(b *metadata.MetricsBuilder) Recorders {
 	}
 }
 
+// ZeroOrOne is the value of a point that says whether something holds.
+func ZeroOrOne(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // UsesProcesses tells whether a metric is on that needs to know who uses a GPU.
 func UsesProcesses(m *metadata.MetricsConfig) bool {
 	return m.GpuProcessGpu.Enabled || m.GpuProcessMemory.Enabled || m.GpuProcessMemoryAllocated.Enabled ||

@@ -10,7 +10,6 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
-	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
 )
 
@@ -175,16 +174,9 @@ var reasonNames = [card.Reasons]metadata.AttributeClockEventReason{
 func (s *gpuScraper) recordThrottles(now pcommon.Timestamp, c *cardReading) {
 	for reason, holds := range c.Throttles {
 		if holds.Known {
-			s.builder.RecordGpuClockEventActiveDataPoint(now, zeroOrOne(holds), int64(c.Index), reasonNames[reason], amd, c.attributes.options...)
+			s.builder.RecordGpuClockEventActiveDataPoint(now, gpus.ZeroOrOne(holds.Value), int64(c.Index), reasonNames[reason], amd, c.attributes.options...)
 		}
 	}
-}
-
-func zeroOrOne(b optional.Of[bool]) int64 {
-	if b.Value {
-		return 1
-	}
-	return 0
 }
 
 // recordUser repeats the figures of the GPUs that a workload uses, on its

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
@@ -278,8 +279,8 @@ func (c *card) health(d nvml.Device) {
 	if corrected, uncorrected, pending, failed, ret := d.GetRemappedRows(); ret == nvml.SUCCESS {
 		c.tagged("gpu.remappedRows", "cause", "corrected", int64(corrected))
 		c.tagged("gpu.remappedRows", "cause", "uncorrected", int64(uncorrected))
-		c.int("gpu.rowRemapPending", zeroOrOne(pending))
-		c.int("gpu.rowRemapFailed", zeroOrOne(failed))
+		c.int("gpu.rowRemapPending", gpus.ZeroOrOne(pending))
+		c.int("gpu.rowRemapFailed", gpus.ZeroOrOne(failed))
 	}
 	if v, ret := d.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS); ret == nvml.SUCCESS {
 		c.tagged("gpu.retiredPages", "cause", "single_bit", int64(len(v)))
@@ -288,13 +289,13 @@ func (c *card) health(d nvml.Device) {
 		c.tagged("gpu.retiredPages", "cause", "double_bit", int64(len(v)))
 	}
 	if v, ret := d.GetRetiredPagesPendingStatus(); ret == nvml.SUCCESS {
-		c.int("gpu.retiredPagesPending", zeroOrOne(v == nvml.FEATURE_ENABLED))
+		c.int("gpu.retiredPagesPending", gpus.ZeroOrOne(v == nvml.FEATURE_ENABLED))
 	}
 	reasons, ret := d.GetCurrentClocksEventReasons()
 	supported, _ := d.GetSupportedClocksEventReasons()
 	for _, r := range reasonBits {
 		if ret == nvml.SUCCESS && supported&r.bit != 0 {
-			c.tagged("gpu.clockEventActive", "reason", r.reason.String(), zeroOrOne(reasons&r.bit != 0))
+			c.tagged("gpu.clockEventActive", "reason", r.reason.String(), gpus.ZeroOrOne(reasons&r.bit != 0))
 		}
 	}
 }

@@ -232,8 +232,8 @@ func (s *gpuScraper) recordMemoryHealth(now pcommon.Timestamp, d *deviceReading,
 		b.RecordGpuRemappedRowsDataPoint(now, int64(r.corrected), i, metadata.AttributeCauseCorrected, nvidia, options...)
 		s.begin(d, "remapped uncorrected", float64(r.uncorrected))
 		b.RecordGpuRemappedRowsDataPoint(now, int64(r.uncorrected), i, metadata.AttributeCauseUncorrected, nvidia, options...)
-		b.RecordGpuRowRemapPendingDataPoint(now, zeroOrOne(r.pending), i, nvidia, options...)
-		b.RecordGpuRowRemapFailedDataPoint(now, zeroOrOne(r.failed), i, nvidia, options...)
+		b.RecordGpuRowRemapPendingDataPoint(now, gpus.ZeroOrOne(r.pending), i, nvidia, options...)
+		b.RecordGpuRowRemapFailedDataPoint(now, gpus.ZeroOrOne(r.failed), i, nvidia, options...)
 	}
 	if h.retiredSingle.Known {
 		s.begin(d, "retired single", float64(h.retiredSingle.Value))
@@ -244,15 +244,8 @@ func (s *gpuScraper) recordMemoryHealth(now pcommon.Timestamp, d *deviceReading,
 		b.RecordGpuRetiredPagesDataPoint(now, int64(h.retiredDouble.Value), i, metadata.AttributeCauseDoubleBit, nvidia, options...)
 	}
 	if h.retiredPending.Known {
-		b.RecordGpuRetiredPagesPendingDataPoint(now, zeroOrOne(h.retiredPending.Value), i, nvidia, options...)
+		b.RecordGpuRetiredPagesPendingDataPoint(now, gpus.ZeroOrOne(h.retiredPending.Value), i, nvidia, options...)
 	}
-}
-
-func zeroOrOne(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // reasonBits are NVML's reasons for clocks that are held down.
@@ -282,7 +275,7 @@ func (s *gpuScraper) recordReasons(now pcommon.Timestamp, d *deviceReading, opti
 		if supported.Known && supported.Value&r.bit == 0 {
 			continue
 		}
-		s.builder.RecordGpuClockEventActiveDataPoint(now, zeroOrOne(now64.Value&r.bit != 0), int64(d.index), r.reason, nvidia, options...)
+		s.builder.RecordGpuClockEventActiveDataPoint(now, gpus.ZeroOrOne(now64.Value&r.bit != 0), int64(d.index), r.reason, nvidia, options...)
 	}
 }
 
