@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"strings"
+
+	"github.com/prometheus/prometheus/model/exemplar"
 )
 
 // Type is what a family measures.
@@ -300,6 +302,8 @@ type Parser struct {
 	counts  []uint64
 	quanta  []Quantile
 	dropped map[*metric]struct{}
+	// exemplar is textparse's, kept so that it need not be made for each sample.
+	exemplar exemplar.Exemplar
 }
 
 // New returns a parser.
@@ -367,7 +371,7 @@ func (p *Parser) begin(format Format) {
 		MalformedSeries: malformed[:0],
 		CreatedFamilies: created[:0],
 	}
-	p.described, p.series, p.end = false, 0, len(p.text)
+	p.described, p.series = false, 0
 	p.scan.begin(format)
 	p.names.begin()
 	clear(p.places)

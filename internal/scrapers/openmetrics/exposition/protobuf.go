@@ -87,7 +87,9 @@ func (r *protobufReader) series() error {
 	_, timestamp, value := r.parser.Series()
 	s := r.sample(timestamp)
 	s.value = value
-	s.exemplar = exemplarOf(r.parser, func(v string) string { return v })
+	if e, ok := r.p.takeExemplar(r.parser); ok {
+		s.exemplar = e
+	}
 	return r.add(&s, func() (reason, error) { return r.p.addAs(r.roleOf(s.name), r.family, &s) })
 }
 
@@ -168,12 +170,21 @@ func (r *protobufReader) native(s *sample, h *histogram.FloatHistogram) error {
 	if t.native != nil {
 		r.p.out.Duplicates++
 	}
-	t.native, t.exemplars = h, nil
-	for e := exemplarOf(r.parser, func(v string) string { return v }); e != nil; {
-		t.exemplars = append(t.exemplars, *e)
-		e = exemplarOf(r.parser, func(v string) string { return v })
-	}
+	t.native, t.exemplars = h, r.exemplars()
 	return r.p.count()
+}
+
+// exemplars returns those of a native histogram.
+func (r *protobufReader) exemplars() (all []Exemplar) {
+	for {
+		e, ok := r.p.takeExemplar(r.parser)
+		if e == nil {
+			return all
+		}
+		if ok {
+			all = append(all, *e)
+		}
+	}
 }
 
 // nativeOf returns the current native histogram; one that textparse cannot read is

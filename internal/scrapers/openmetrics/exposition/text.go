@@ -45,7 +45,7 @@ func (p *Parser) readText(format Format, body []byte) error {
 // blanks before a name as a part of it, ends at a NUL, and rejects carriage returns.
 func (p *Parser) survey() (regular bool) {
 	text, hasBOM := strings.CutPrefix(p.text, bom)
-	p.text = text
+	p.text, p.end = text, len(text)
 	regular = !hasBOM && strings.HasSuffix(text, "\n") &&
 		strings.IndexByte(text, 0) < 0 && strings.IndexByte(text, '\r') < 0
 	for start, number := 0, 1; start < len(text); number++ {
@@ -248,21 +248,31 @@ func (p *Parser) takeSeries(parser textparse.Parser) bool {
 	if timestamp != nil {
 		s.timestamp = Time{Millis: *timestamp, Known: true}
 	}
-	if p.scan.openMetrics {
-		s.exemplar = exemplarOf(parser, func(v string) string { return unescape(v, true) })
+	if !p.scan.openMetrics {
+		return true
 	}
-	return true
+	var ok bool
+	s.exemplar, ok = p.takeExemplar(parser)
+	return ok
 }
 
-// exemplarOf returns the parser's next exemplar, nil if there is none.
-func exemplarOf(parser textparse.Parser, meaning func(string) string) *Exemplar {
-	var e exemplar.Exemplar
-	if !parser.Exemplar(&e) {
-		return nil
+// takeExemplar returns the parser's next exemplar, nil if there is none. It returns
+// false if there is one with labels that are no UTF-8, which textparse lets pass.
+func (p *Parser) takeExemplar(parser textparse.Parser) (*Exemplar, bool) {
+	p.exemplar = exemplar.Exemplar{}
+	if !parser.Exemplar(&p.exemplar) {
+		return nil, true
 	}
-	made := &Exemplar{Value: e.Value, Timestamp: Time{Millis: e.Ts, Known: e.HasTs}}
-	e.Labels.Range(func(l labels.Label) {
-		made.Labels = append(made.Labels, Label{Name: meaning(l.Name), Value: meaning(l.Value)})
+	made := &Exemplar{Value: p.exemplar.Value, Timestamp: Time{Millis: p.exemplar.Ts, Known: p.exemplar.HasTs}}
+	valid := true
+	p.exemplar.Labels.Range(func(l labels.Label) {
+		// In text they are as they are written.
+		if p.out.Format != Protobuf {
+			l.Name, l.Value = unescape(l.Name, true), unescape(l.Value, true)
+		}
+		valid = valid && l.Name != "" && utf8.ValidString(l.Name) && utf8.ValidString(l.Value)
+		made.Labels = append(made.Labels, Label{Name: l.Name, Value: l.Value})
 	})
-	return made
+	made.Labels.sort()
+	return made, valid
 }
