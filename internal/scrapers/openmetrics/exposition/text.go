@@ -117,20 +117,23 @@ func (p *Parser) skip(number int, why reason) {
 
 // metadata reads what follows the # of a line. A comment that is no metadata is fine.
 func (p *Parser) metadata(text string) reason {
-	rest := trimBlanks(text)
-	word, rest := cutWord(rest)
-	if len(rest) == 0 || len(text) == len(word)+len(rest) {
+	after := trimBlanks(text)
+	word, rest := cutWord(after)
+	if len(after) == len(text) || trimBlanks(rest) == rest {
 		return ""
 	}
 	if word != "TYPE" && word != "HELP" && word != "UNIT" {
 		return ""
 	}
 	name, text, why := metadataName(trimBlanks(rest))
+	if why == "" && len(name) > p.limits.Name {
+		why = longName
+	}
 	switch {
+	case why != "" && word == "UNIT" && !p.scan.openMetrics:
+		return "" // the classic format knows no UNIT, this is a comment
 	case why != "":
 		return why
-	case len(name) > p.limits.Name:
-		return longName
 	}
 	// One character separates the name from the text, whichever it is.
 	text = text[min(1, len(text)):]
