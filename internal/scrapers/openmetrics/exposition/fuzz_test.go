@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+	dto "github.com/prometheus/prometheus/prompb/io/prometheus/client"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -42,6 +43,13 @@ func addSeeds(f *testing.F, add func(body []byte)) {
 	for _, body := range seedBodies {
 		add([]byte(body))
 	}
+	add(delimited(f,
+		histogramOf(&dto.Histogram{SampleCount: 3, PositiveSpan: []dto.BucketSpan{{Offset: 0, Length: 2}}, PositiveDelta: []int64{1, 1}}, "x", "1"),
+		histogramOf(&dto.Histogram{SampleCountFloat: 1.5, NegativeSpan: []dto.BucketSpan{{Offset: 5, Length: 1}}, NegativeCount: []float64{1.5}}),
+		histogramOf(&dto.Histogram{SampleCount: 1, Bucket: []dto.Bucket{{UpperBound: 1, CumulativeCount: 1, Exemplar: &dto.Exemplar{Value: 1}}}}),
+		&dto.MetricFamily{Name: "g", Help: "Help.", Type: dto.MetricType_GAUGE, Metric: []dto.Metric{{Gauge: &dto.Gauge{Value: 1}}}},
+		&dto.MetricFamily{Name: "s", Type: dto.MetricType_SUMMARY, Metric: []dto.Metric{{Summary: &dto.Summary{SampleCount: 1, Quantile: []dto.Quantile{{Quantile: 1}}}}}},
+	))
 	files, _ := filepath.Glob(filepath.Join(os.Getenv(samplesVariable), "openmetrics", "*.[pom]*"))
 	for _, file := range files {
 		if content, err := os.ReadFile(file); err == nil && len(content) < 4096 {

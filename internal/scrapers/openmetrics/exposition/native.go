@@ -25,13 +25,14 @@ const (
 // finishNative makes a native histogram.
 func (p *Parser) finishNative(f *Family, t *part) reason {
 	h := t.native
-	if h.UsesCustomBuckets() {
-		return customBuckets
-	}
-	if h.Validate() != nil {
+	switch {
+	case h == nil:
 		return malformedNative
-	}
-	if !narrow(h) {
+	case h.UsesCustomBuckets():
+		return customBuckets
+	case h.Validate() != nil:
+		return malformedNative
+	case !narrow(h):
 		return wideNative
 	}
 	count, why := whole(h.Count)

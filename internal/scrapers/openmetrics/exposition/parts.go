@@ -33,7 +33,9 @@ type part struct {
 	timestamp, start Time
 	count, sum       float64
 	hasCount, hasSum bool
-	// native is a native histogram, which comes in one piece.
+	// native is a native histogram, which comes in one piece; it is nil if it cannot be
+	// read.
+	isNative  bool
 	native    *histogram.FloatHistogram
 	exemplars []Exemplar
 }
@@ -148,7 +150,7 @@ func (p *Parser) finishPart(t *part, points []point) {
 	switch {
 	case f.Type == TypeSummary:
 		why = p.finishSummary(f, t, points)
-	case t.native != nil:
+	case t.isNative:
 		why = p.finishNative(f, t)
 	default:
 		why = p.finishHistogram(f, t, points)

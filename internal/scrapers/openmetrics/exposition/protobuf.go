@@ -167,10 +167,10 @@ func (r *protobufReader) native(s *sample, h *histogram.FloatHistogram) error {
 		return nil
 	}
 	t := &r.p.parts[i]
-	if t.native != nil {
+	if t.isNative {
 		r.p.out.Duplicates++
 	}
-	t.native, t.exemplars = h, r.exemplars()
+	t.isNative, t.native, t.exemplars = true, h, r.exemplars()
 	return r.p.count()
 }
 
@@ -187,18 +187,15 @@ func (r *protobufReader) exemplars() (all []Exemplar) {
 	}
 }
 
-// nativeOf returns the current native histogram; one that textparse cannot read is
-// one without buckets but with a count. Of a family's histograms it checks the first
-// alone before it reads them, and may panic at another.
-func nativeOf(parser textparse.Parser) (h *histogram.FloatHistogram, timestamp *int64) {
-	defer func() {
-		if recover() != nil {
-			h = &histogram.FloatHistogram{Count: 1}
-		}
-	}()
+// nativeOf returns the current native histogram, nil if it contradicts itself.
+func nativeOf(parser textparse.Parser) (*histogram.FloatHistogram, *int64) {
 	_, timestamp, integers, floats := parser.Histogram()
-	if integers != nil {
-		return integers.ToFloat(nil), timestamp
+	switch {
+	case integers == nil:
+		return floats, timestamp
+	// Of integers more is checked than of their floats.
+	case !integers.UsesCustomBuckets() && integers.Validate() != nil:
+		return nil, timestamp
 	}
-	return floats, timestamp
+	return integers.ToFloat(nil), timestamp
 }

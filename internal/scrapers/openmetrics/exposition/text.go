@@ -5,7 +5,6 @@ package exposition
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -200,13 +199,9 @@ func (p *Parser) readWhole(body []byte) (bool, error) {
 	// The capacity is that of the body, for where a series is in it is told by the
 	// capacity of its slice.
 	body = slices.Clip(body)
-	contentType := "text/plain"
+	parser := textparse.NewPromParser(body, labels.NewSymbolTable(), false)
 	if p.scan.openMetrics {
-		contentType = "application/openmetrics-text"
-	}
-	parser, err := textparse.New(body, contentType, labels.NewSymbolTable(), textparse.ParserOptions{})
-	if err != nil {
-		return false, fmt.Errorf("prepare the parser for %s: %w", contentType, err)
+		parser = textparse.NewOpenMetricsParser(body, labels.NewSymbolTable())
 	}
 	for {
 		entry, err := parser.Next()
