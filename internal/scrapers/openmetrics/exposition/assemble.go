@@ -15,6 +15,10 @@ const (
 	noQuantile reason = "a summary's sample without a quantile"
 )
 
+// namesPerSeries is how many names of metrics there may be for each series that may
+// pass the filter.
+const namesPerSeries = 10
+
 // latestStart is the last second that OpenTelemetry's nanoseconds can express.
 const latestStart = math.MaxInt64 / 1e9
 
@@ -26,10 +30,21 @@ type place struct{ family, at int32 }
 // is that of a line that cannot be used, the error that of a scrape.
 func (p *Parser) add(s *sample) (reason, error) {
 	m := p.names.get(s.name)
+	if p.names.used > p.maxNames() {
+		return "", p.tooManyNames()
+	}
 	if !m.resolved {
 		p.names.resolve(m)
 	}
 	return p.addAs(m.role, m, s)
+}
+
+// maxNames is how many names there may be: what the filter does not want takes no
+// memory, except for its names.
+func (p *Parser) maxNames() int { return namesPerSeries * p.limits.Series }
+
+func (p *Parser) tooManyNames() error {
+	return &LimitError{Key: keySeries, Limit: p.limits.Series, what: "the endpoint has too many names of metrics"}
 }
 
 // addAs adds a sample of m in a role.
@@ -199,7 +214,7 @@ func (p *Parser) store(labels Labels) Labels {
 func (p *Parser) count() error {
 	p.series++
 	if p.series > p.limits.Series {
-		return &LimitError{Key: "max_series", Limit: p.limits.Series, what: "the endpoint has too many series after filtering"}
+		return &LimitError{Key: keySeries, Limit: p.limits.Series, what: "the endpoint has too many series after filtering"}
 	}
 	return nil
 }

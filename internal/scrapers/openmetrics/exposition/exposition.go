@@ -249,6 +249,12 @@ func (l Limits) Shown(value string) string {
 	return strings.ToValidUTF8(value[:l.LabelValue], "")
 }
 
+// The limits' names in the configuration.
+const (
+	keyBodySize = "max_body_size"
+	keySeries   = "max_series"
+)
+
 // LimitError tells that a body is over a limit for whole bodies. Such a scrape
 // fails, for a part of it would be a random one.
 type LimitError struct {
@@ -288,20 +294,22 @@ type Parser struct {
 	out  Scrape
 	// described tells that the body has metadata, or the mark of its end.
 	described bool
-	series    int
+	// crowded tells that it describes too many names.
+	crowded bool
+	series  int
 
-	names   names
-	places  map[uint64]place
-	starts  map[uint64]int64
-	seed    maphash.Seed
-	key     []byte
-	labels  []Label
-	parts   []part
-	points  []point
-	bounds  []float64
-	counts  []uint64
-	quanta  []Quantile
-	dropped map[*metric]struct{}
+	names     names
+	places    map[uint64]place
+	starts    map[uint64]int64
+	seed      maphash.Seed
+	key       []byte
+	labels    []Label
+	parts     []part
+	points    []point
+	bounds    []float64
+	counts    []uint64
+	quantiles []Quantile
+	dropped   map[*metric]struct{}
 	// exemplar is textparse's, kept so that it need not be made for each sample.
 	exemplar exemplar.Exemplar
 }
@@ -331,7 +339,7 @@ func (p *Parser) Limits() Limits { return p.limits }
 // strict mode, anything wrong.
 func (p *Parser) Parse(body []byte, contentType string, keep Keep) (*Scrape, error) {
 	if len(body) > p.limits.BodySize {
-		return nil, &LimitError{Key: "max_body_size", Limit: p.limits.BodySize, what: "the body is too large"}
+		return nil, &LimitError{Key: keyBodySize, Limit: p.limits.BodySize, what: "the body is too large"}
 	}
 	if keep == nil {
 		keep = func(string, Labels) bool { return true }
@@ -371,14 +379,14 @@ func (p *Parser) begin(format Format) {
 		MalformedSeries: malformed[:0],
 		CreatedFamilies: created[:0],
 	}
-	p.described, p.series = false, 0
+	p.described, p.crowded, p.series = false, false, 0
 	p.scan.begin(format)
 	p.names.begin()
 	clear(p.places)
 	clear(p.starts)
 	clear(p.dropped)
 	p.labels, p.parts, p.points = p.labels[:0], p.parts[:0], p.points[:0]
-	p.bounds, p.counts, p.quanta = p.bounds[:0], p.counts[:0], p.quanta[:0]
+	p.bounds, p.counts, p.quantiles = p.bounds[:0], p.counts[:0], p.quantiles[:0]
 }
 
 // verdict tells why a body that was read is a failed scrape nevertheless.

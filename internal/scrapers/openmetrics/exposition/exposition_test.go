@@ -303,10 +303,13 @@ func TestLimits(t *testing.T) {
 		"what is filtered is free": {"no{x=\"1\"} 1\nno{x=\"2\"} 1\nno{x=\"3\"} 1\nno{x=\"4\"} 1\na 1\n", []string{"unknown a 1"}, ""},
 		"labels":                   {"a{x=\"1\",y=\"2\"} 1\na{x=\"1\",y=\"2\",z=\"3\"} 1\n", []string{`unknown a{x="1",y="2"} 1`, "line 2: it has too many labels"}, ""},
 		"name":                     {"abcde 1\nabcdef 1\n# TYPE abcdef gauge\n", []string{"unknown abcde 1", "line 2: the metric's name is too long", "line 3: the metric's name is too long"}, ""},
+		"names":                    {manyNames("no%d 1\n", 31), nil, "the endpoint has too many names of metrics (max_series: 3)"},
+		"described names":          {manyNames("# TYPE a%d gauge\n", 31), nil, "the endpoint has too many names of metrics (max_series: 3)"},
+		"as many names as allowed": {manyNames("# TYPE a%d gauge\n", 30), nil, ""},
 		"long values tell series from each other": {"a{x=\"12345\"} 1\na{x=\"12346\"} 1\n", []string{`unknown a{x="12345"} 1`, `unknown a{x="12346"} 1`, "long 2"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := New(Options{Limits: limits}).Parse([]byte(c.body), classicType, func(name string, _ Labels) bool { return name != "no" })
+			s, err := New(Options{Limits: limits}).Parse([]byte(c.body), classicType, func(name string, _ Labels) bool { return !strings.HasPrefix(name, "no") })
 			if c.err != "" {
 				require.EqualError(t, err, c.err)
 				var limit *LimitError
@@ -317,6 +320,33 @@ func TestLimits(t *testing.T) {
 			assert.Equal(t, c.want, dump(s))
 		})
 	}
+}
+
+func manyNames(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+func TestExemplarsWithTooManyLabels(t *testing.T) {
+	body := "ok 1\na 1 # {a=\"1\",b=\"2\",c=\"3\"} 1\n# EOF\n"
+	s, err := New(Options{Limits: Limits{Labels: 2}}).Parse([]byte(body), openMetricsType, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"unknown ok 1", "line 2: the exemplar is malformed"}, dump(s))
+}
+
+func TestRawNewlineInAValueIsKeptByTextparseAlone(t *testing.T) {
+	body := "a{x=\"1\n2\"} 1\n"
+	s, err := New(Options{}).Parse([]byte(body), classicType, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{`unknown a{x="1\n2"} 1`}, dump(s))
+	s, err = New(Options{}).Parse([]byte("ok 1\n"+body+"bad\n"), classicType, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"unknown ok 1", "line 2: a quoted text has no end", "line 3: it does not begin with a metric's name", "line 4: the value is missing",
+	}, dump(s))
 }
 
 func TestShownValueIsWholeCharacters(t *testing.T) {

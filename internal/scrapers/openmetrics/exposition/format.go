@@ -29,11 +29,12 @@ func (f Format) String() string {
 const (
 	// bom is a byte order mark.
 	bom = "\uFEFF"
-	// shownBody is how many bytes of a body, and shownWord of a part of a line, a
-	// message shows.
-	shownBody = 60
-	shownWord = 40
-	eofLine   = "# EOF"
+	// shownBody is how many bytes of a body, shownWord of a part of a line and
+	// shownError of another error a message shows.
+	shownBody  = 60
+	shownWord  = 40
+	shownError = 200
+	eofLine    = "# EOF"
 )
 
 var (

@@ -360,7 +360,7 @@ func oracleSample(parser textparse.Parser, body []byte) (raw, bool) {
 	}
 	own, ok = ownLabels(e.Labels, func(s string) string { return unescape(s, true) })
 	made.exemplar = comparableExemplar(own, e.Value, Time{Millis: e.Ts, Known: e.HasTs})
-	return made, ok
+	return made, ok && len(own) <= DefaultLimits().Labels
 }
 
 // ownLabels converts labels; it returns false if a name is not usable or occurs twice.

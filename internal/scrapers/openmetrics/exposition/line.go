@@ -219,6 +219,9 @@ func (s *scanner) label(name, text string) (rest string, why reason) {
 	if !ok {
 		return "", openQuote
 	}
+	if len(s.labels) == s.limits.Labels {
+		return "", manyLabels
+	}
 	if !utf8.ValidString(value) {
 		s.replaced++
 		value = strings.ToValidUTF8(value, "\uFFFD")

@@ -77,6 +77,8 @@ func (p *Parser) addTotal(as role, m *metric, s *sample) error {
 	}
 	if *has {
 		p.out.Duplicates++
+		*value = s.value
+		return nil
 	}
 	*value, *has = s.value, true
 	return p.count()
@@ -262,16 +264,16 @@ func (p *Parser) finishSummary(f *Family, t *part, points []point) reason {
 	if why != "" {
 		return why
 	}
-	start := len(p.quanta)
+	start := len(p.quantiles)
 	for i := range points {
 		if !math.IsNaN(points[i].value) {
-			p.quanta = append(p.quanta, Quantile{Quantile: points[i].at, Value: points[i].value})
+			p.quantiles = append(p.quantiles, Quantile{Quantile: points[i].at, Value: points[i].value})
 		}
 	}
 	f.Summaries = append(f.Summaries, Summary{
 		Labels: t.labels, Timestamp: t.timestamp, Start: t.start,
 		Count: uint64(count), Sum: t.sum, HasSum: t.hasSum,
-		Quantiles: p.quanta[start:len(p.quanta):len(p.quanta)],
+		Quantiles: p.quantiles[start:len(p.quantiles):len(p.quantiles)],
 	})
 	return ""
 }

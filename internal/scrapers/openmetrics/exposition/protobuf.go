@@ -36,11 +36,14 @@ func (p *Parser) readProtobuf(body []byte) error {
 	for {
 		entry, err := r.parser.Next()
 		if errors.Is(err, io.EOF) {
+			p.described = true
 			p.finish()
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read the protobuf body: %w", err)
+			// The text may have any bytes of the body.
+			text := strings.ToValidUTF8(err.Error(), "\uFFFD")
+			return fmt.Errorf("read the protobuf body: %s", beginning(text, shownError))
 		}
 		if err := r.entry(entry); err != nil {
 			return err
@@ -70,7 +73,6 @@ func (r *protobufReader) entry(entry textparse.Entry) error {
 }
 
 func (r *protobufReader) begin(t model.MetricType) {
-	r.p.described = true
 	f := r.family
 	f.resolved, f.role, f.typ, f.declared = true, roleSingle, typeWords[string(t)], f
 	switch {

@@ -29,7 +29,11 @@ const (
 // readText reads a text body: in one go if it is well-formed, else line by line.
 func (p *Parser) readText(format Format, body []byte) error {
 	p.begin(format)
-	if p.survey() {
+	regular := p.survey()
+	if p.crowded {
+		return p.tooManyNames()
+	}
+	if regular {
 		if ok, err := p.readWhole(body); ok || err != nil {
 			return err
 		}
@@ -151,6 +155,10 @@ func metadataName(text string) (name, rest string, why reason) {
 }
 
 func (p *Parser) describe(word, name, text string) reason {
+	if p.names.used >= p.maxNames() {
+		p.crowded = true
+		return ""
+	}
 	switch word {
 	case "TYPE":
 		t, ok := typeWords[strings.Trim(text, " \t")]
@@ -255,20 +263,24 @@ func (p *Parser) takeSeries(parser textparse.Parser) bool {
 }
 
 // takeExemplar returns the parser's next exemplar, nil if there is none. It returns
-// false if there is one with labels that are no UTF-8, which textparse lets pass.
+// false if there is one with too many labels, or with some that are no UTF-8, which
+// textparse lets pass.
 func (p *Parser) takeExemplar(parser textparse.Parser) (*Exemplar, bool) {
 	p.exemplar = exemplar.Exemplar{}
 	if !parser.Exemplar(&p.exemplar) {
 		return nil, true
 	}
 	made := &Exemplar{Value: p.exemplar.Value, Timestamp: Time{Millis: p.exemplar.Ts, Known: p.exemplar.HasTs}}
-	valid := true
+	valid := p.exemplar.Labels.Len() <= p.limits.Labels
 	p.exemplar.Labels.Range(func(l labels.Label) {
 		// In text they are as they are written.
 		if p.out.Format != Protobuf {
 			l.Name, l.Value = unescape(l.Name, true), unescape(l.Value, true)
 		}
-		valid = valid && l.Name != "" && utf8.ValidString(l.Name) && utf8.ValidString(l.Value)
+		if !valid {
+			return
+		}
+		valid = l.Name != "" && utf8.ValidString(l.Name) && utf8.ValidString(l.Value)
 		made.Labels = append(made.Labels, Label{Name: l.Name, Value: l.Value})
 	})
 	made.Labels.sort()
