@@ -86,6 +86,7 @@ func TestLinesOfTheClassicFormat(t *testing.T) {
 func TestLinesOfOpenMetrics(t *testing.T) {
 	checkRules(t, openMetricsType, []rule{
 		{"an exposition without metrics", "# EOF\n", nil},
+		{"blanks after the end", "a 1\n# EOF \n", []string{"unknown a 1"}},
 		{"no newline after the end", "a 1\n# EOF", []string{"unknown a 1"}},
 		{"a timestamp is in seconds", "a 1 1700000000.25\n# EOF\n", []string{"unknown a 1 at=1700000000250"}},
 		{"a counter's exemplar", "# TYPE a counter\na_total 1 # {t=\"\\\"\",b=\"x\"} 0.5 1.5\n# EOF\n", []string{`counter a_total 1 #{b="x",t="\""} 0.5 at=1500`}},

@@ -44,7 +44,7 @@ func (p *Parser) readText(format Format, body []byte) error {
 }
 
 // survey reads the metadata of the whole body, for a type may be declared after its
-// samples. It tells whether textparse can be trusted with the body: it takes the
+// samples, and finds the end. It tells whether textparse is worth a try: it takes the
 // blanks before a name as a part of it, ends at a NUL, and rejects carriage returns.
 func (p *Parser) survey() (regular bool) {
 	text, hasBOM := strings.CutPrefix(p.text, bom)
@@ -59,7 +59,7 @@ func (p *Parser) survey() (regular bool) {
 		}
 		line = trimLine(line)
 		switch {
-		case p.scan.openMetrics && line == eofLine:
+		case p.scan.openMetrics && strings.TrimRight(line, " \t") == eofLine:
 			p.described, p.end = true, start
 			return p.surveyRest(text[next:], number+1) && regular
 		case p.scan.openMetrics && !whole:
