@@ -170,6 +170,8 @@ func (s *scanner) check(of *sample) reason {
 		return manyLabels
 	case !of.labels.sort() || of.labels.find(metricNameName) >= 0:
 		return repeatedLabel
+	case len(of.labels) > 0 && of.labels[0].Name == "":
+		return badName
 	}
 	return ""
 }

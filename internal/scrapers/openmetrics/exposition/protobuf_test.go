@@ -153,6 +153,12 @@ func TestProtobuf(t *testing.T) {
 			}}},
 			[]string{"gauge g 2", "line 0: g: a label occurs twice"},
 		},
+		"a label without a name": {
+			[]*dto.MetricFamily{{Name: "g", Type: dto.MetricType_GAUGE, Metric: []dto.Metric{
+				{Label: []dto.LabelPair{{Value: "1"}}, Gauge: &dto.Gauge{Value: 1}}, {Gauge: &dto.Gauge{Value: 2}},
+			}}},
+			[]string{"gauge g 2", "line 0: g: a name is empty or not UTF-8"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := New(Options{}).Parse(delimited(t, c.families...), protobufType, nil)
