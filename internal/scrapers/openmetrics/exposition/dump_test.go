@@ -37,7 +37,7 @@ func dump(s *Scrape) (lines []string) {
 		add("target%s", dumpLabels(s.TargetInfo))
 	}
 	for _, l := range s.SkippedLines {
-		add("line %d: %s", l.Line, l.Reason)
+		add("%s", l)
 	}
 	for _, m := range s.MalformedSeries {
 		add("malformed %s", m)

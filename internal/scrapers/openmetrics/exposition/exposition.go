@@ -11,6 +11,7 @@
 package exposition
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -100,6 +101,14 @@ type SkippedLine struct {
 	// Line counts from 1; it is 0 in protobuf, which has no lines.
 	Line   int
 	Reason string
+}
+
+// String returns the line and the reason for a message.
+func (l SkippedLine) String() string {
+	if l.Line == 0 {
+		return l.Reason
+	}
+	return fmt.Sprintf("line %d: %s", l.Line, l.Reason)
 }
 
 // Family is the series that share a name and a type. Of its four slices that of its
@@ -401,7 +410,7 @@ func (p *Parser) verdict() error {
 	}
 	switch {
 	case s.Skipped > 0:
-		return fmt.Errorf("line %d: %s", s.SkippedLines[0].Line, s.SkippedLines[0].Reason)
+		return errors.New(s.SkippedLines[0].String())
 	case s.MissingEOF:
 		return errNoEOF
 	case s.Malformed > 0:
