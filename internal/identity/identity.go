@@ -193,9 +193,7 @@ func (m *Machine) common(rb *metadata.ResourceBuilder, instance string) {
 	rb.SetOsType(runtime.GOOS)
 	rb.SetServiceName(serviceName)
 	rb.SetServiceInstanceID(instance)
-	if m.label != "" {
-		rb.SetWandbLabel(m.label)
-	}
+	setText(rb.SetWandbLabel, m.label)
 }
 
 // hardware returns the counts, and whether there are any.

@@ -3487,6 +3487,106 @@ func (ms *TrnSramEccUncorrectedMetricConfig) Unmarshal(parser *confmap.Conf) err
 	return nil
 }
 
+// WandbsysEndpointLinesSkippedMetricConfig provides config for the wandbsys_endpoint_lines_skipped metric.
+type WandbsysEndpointLinesSkippedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *WandbsysEndpointLinesSkippedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// WandbsysEndpointSamplesKeptMetricConfig provides config for the wandbsys_endpoint_samples_kept metric.
+type WandbsysEndpointSamplesKeptMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *WandbsysEndpointSamplesKeptMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// WandbsysEndpointSamplesScrapedMetricConfig provides config for the wandbsys_endpoint_samples_scraped metric.
+type WandbsysEndpointSamplesScrapedMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *WandbsysEndpointSamplesScrapedMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// WandbsysEndpointScrapeDurationMetricConfig provides config for the wandbsys_endpoint_scrape_duration metric.
+type WandbsysEndpointScrapeDurationMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *WandbsysEndpointScrapeDurationMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
+// WandbsysEndpointUpMetricConfig provides config for the wandbsys_endpoint_up metric.
+type WandbsysEndpointUpMetricConfig struct {
+	Enabled          bool `mapstructure:"enabled"`
+	enabledSetByUser bool
+}
+
+func (ms *WandbsysEndpointUpMetricConfig) Unmarshal(parser *confmap.Conf) error {
+	if parser == nil {
+		return nil
+	}
+
+	err := parser.Unmarshal(ms)
+	if err != nil {
+		return err
+	}
+
+	ms.enabledSetByUser = parser.IsSet("enabled")
+	return nil
+}
+
 // MetricsConfig provides config for wandbsys metrics.
 type MetricsConfig struct {
 	AnePower                                      AnePowerMetricConfig                                      `mapstructure:"ane.power"`
@@ -3663,6 +3763,11 @@ type MetricsConfig struct {
 	TrnNeuroncoreUtilization                      TrnNeuroncoreUtilizationMetricConfig                      `mapstructure:"trn.neuroncore_utilization"`
 	TrnSramEccCorrected                           TrnSramEccCorrectedMetricConfig                           `mapstructure:"trn.sram_ecc_corrected"`
 	TrnSramEccUncorrected                         TrnSramEccUncorrectedMetricConfig                         `mapstructure:"trn.sram_ecc_uncorrected"`
+	WandbsysEndpointLinesSkipped                  WandbsysEndpointLinesSkippedMetricConfig                  `mapstructure:"wandbsys_endpoint_lines_skipped"`
+	WandbsysEndpointSamplesKept                   WandbsysEndpointSamplesKeptMetricConfig                   `mapstructure:"wandbsys_endpoint_samples_kept"`
+	WandbsysEndpointSamplesScraped                WandbsysEndpointSamplesScrapedMetricConfig                `mapstructure:"wandbsys_endpoint_samples_scraped"`
+	WandbsysEndpointScrapeDuration                WandbsysEndpointScrapeDurationMetricConfig                `mapstructure:"wandbsys_endpoint_scrape_duration"`
+	WandbsysEndpointUp                            WandbsysEndpointUpMetricConfig                            `mapstructure:"wandbsys_endpoint_up"`
 }
 
 func DefaultMetricsConfig() MetricsConfig {
@@ -4189,6 +4294,21 @@ func DefaultMetricsConfig() MetricsConfig {
 		TrnSramEccUncorrected: TrnSramEccUncorrectedMetricConfig{
 			Enabled: false,
 		},
+		WandbsysEndpointLinesSkipped: WandbsysEndpointLinesSkippedMetricConfig{
+			Enabled: true,
+		},
+		WandbsysEndpointSamplesKept: WandbsysEndpointSamplesKeptMetricConfig{
+			Enabled: true,
+		},
+		WandbsysEndpointSamplesScraped: WandbsysEndpointSamplesScrapedMetricConfig{
+			Enabled: true,
+		},
+		WandbsysEndpointScrapeDuration: WandbsysEndpointScrapeDurationMetricConfig{
+			Enabled: true,
+		},
+		WandbsysEndpointUp: WandbsysEndpointUpMetricConfig{
+			Enabled: true,
+		},
 	}
 }
 
@@ -4233,6 +4353,8 @@ type ResourceAttributesConfig struct {
 	ProcessCommand        ResourceAttributeConfig `mapstructure:"process.command"`
 	ProcessExecutableName ResourceAttributeConfig `mapstructure:"process.executable.name"`
 	ProcessPid            ResourceAttributeConfig `mapstructure:"process.pid"`
+	ServerAddress         ResourceAttributeConfig `mapstructure:"server.address"`
+	ServerPort            ResourceAttributeConfig `mapstructure:"server.port"`
 	ServiceInstanceID     ResourceAttributeConfig `mapstructure:"service.instance.id"`
 	ServiceName           ResourceAttributeConfig `mapstructure:"service.name"`
 	SlurmJobID            ResourceAttributeConfig `mapstructure:"slurm.job.id"`
@@ -4241,6 +4363,7 @@ type ResourceAttributesConfig struct {
 	SlurmStepID           ResourceAttributeConfig `mapstructure:"slurm.step.id"`
 	SlurmTaskID           ResourceAttributeConfig `mapstructure:"slurm.task.id"`
 	SlurmUID              ResourceAttributeConfig `mapstructure:"slurm.uid"`
+	URLScheme             ResourceAttributeConfig `mapstructure:"url.scheme"`
 	WandbCPUCount         ResourceAttributeConfig `mapstructure:"wandb.cpu_count"`
 	WandbCPUCountLogical  ResourceAttributeConfig `mapstructure:"wandb.cpu_count_logical"`
 	WandbCudaVersion      ResourceAttributeConfig `mapstructure:"wandb.cuda_version"`
@@ -4304,6 +4427,12 @@ func DefaultResourceAttributesConfig() ResourceAttributesConfig {
 		ProcessPid: ResourceAttributeConfig{
 			Enabled: true,
 		},
+		ServerAddress: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		ServerPort: ResourceAttributeConfig{
+			Enabled: true,
+		},
 		ServiceInstanceID: ResourceAttributeConfig{
 			Enabled: true,
 		},
@@ -4326,6 +4455,9 @@ func DefaultResourceAttributesConfig() ResourceAttributesConfig {
 			Enabled: true,
 		},
 		SlurmUID: ResourceAttributeConfig{
+			Enabled: true,
+		},
+		URLScheme: ResourceAttributeConfig{
 			Enabled: true,
 		},
 		WandbCPUCount: ResourceAttributeConfig{

@@ -548,6 +548,21 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					TrnSramEccUncorrected: TrnSramEccUncorrectedMetricConfig{
 						Enabled: true,
 					},
+					WandbsysEndpointLinesSkipped: WandbsysEndpointLinesSkippedMetricConfig{
+						Enabled: true,
+					},
+					WandbsysEndpointSamplesKept: WandbsysEndpointSamplesKeptMetricConfig{
+						Enabled: true,
+					},
+					WandbsysEndpointSamplesScraped: WandbsysEndpointSamplesScrapedMetricConfig{
+						Enabled: true,
+					},
+					WandbsysEndpointScrapeDuration: WandbsysEndpointScrapeDurationMetricConfig{
+						Enabled: true,
+					},
+					WandbsysEndpointUp: WandbsysEndpointUpMetricConfig{
+						Enabled: true,
+					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
 					AwsEcsTaskID:          ResourceAttributeConfig{Enabled: true},
@@ -563,6 +578,8 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					ProcessCommand:        ResourceAttributeConfig{Enabled: true},
 					ProcessExecutableName: ResourceAttributeConfig{Enabled: true},
 					ProcessPid:            ResourceAttributeConfig{Enabled: true},
+					ServerAddress:         ResourceAttributeConfig{Enabled: true},
+					ServerPort:            ResourceAttributeConfig{Enabled: true},
 					ServiceInstanceID:     ResourceAttributeConfig{Enabled: true},
 					ServiceName:           ResourceAttributeConfig{Enabled: true},
 					SlurmJobID:            ResourceAttributeConfig{Enabled: true},
@@ -571,6 +588,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					SlurmStepID:           ResourceAttributeConfig{Enabled: true},
 					SlurmTaskID:           ResourceAttributeConfig{Enabled: true},
 					SlurmUID:              ResourceAttributeConfig{Enabled: true},
+					URLScheme:             ResourceAttributeConfig{Enabled: true},
 					WandbCPUCount:         ResourceAttributeConfig{Enabled: true},
 					WandbCPUCountLogical:  ResourceAttributeConfig{Enabled: true},
 					WandbCudaVersion:      ResourceAttributeConfig{Enabled: true},
@@ -1120,6 +1138,21 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					TrnSramEccUncorrected: TrnSramEccUncorrectedMetricConfig{
 						Enabled: false,
 					},
+					WandbsysEndpointLinesSkipped: WandbsysEndpointLinesSkippedMetricConfig{
+						Enabled: false,
+					},
+					WandbsysEndpointSamplesKept: WandbsysEndpointSamplesKeptMetricConfig{
+						Enabled: false,
+					},
+					WandbsysEndpointSamplesScraped: WandbsysEndpointSamplesScrapedMetricConfig{
+						Enabled: false,
+					},
+					WandbsysEndpointScrapeDuration: WandbsysEndpointScrapeDurationMetricConfig{
+						Enabled: false,
+					},
+					WandbsysEndpointUp: WandbsysEndpointUpMetricConfig{
+						Enabled: false,
+					},
 				},
 				ResourceAttributes: ResourceAttributesConfig{
 					AwsEcsTaskID:          ResourceAttributeConfig{Enabled: false},
@@ -1135,6 +1168,8 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					ProcessCommand:        ResourceAttributeConfig{Enabled: false},
 					ProcessExecutableName: ResourceAttributeConfig{Enabled: false},
 					ProcessPid:            ResourceAttributeConfig{Enabled: false},
+					ServerAddress:         ResourceAttributeConfig{Enabled: false},
+					ServerPort:            ResourceAttributeConfig{Enabled: false},
 					ServiceInstanceID:     ResourceAttributeConfig{Enabled: false},
 					ServiceName:           ResourceAttributeConfig{Enabled: false},
 					SlurmJobID:            ResourceAttributeConfig{Enabled: false},
@@ -1143,6 +1178,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 					SlurmStepID:           ResourceAttributeConfig{Enabled: false},
 					SlurmTaskID:           ResourceAttributeConfig{Enabled: false},
 					SlurmUID:              ResourceAttributeConfig{Enabled: false},
+					URLScheme:             ResourceAttributeConfig{Enabled: false},
 					WandbCPUCount:         ResourceAttributeConfig{Enabled: false},
 					WandbCPUCountLogical:  ResourceAttributeConfig{Enabled: false},
 					WandbCudaVersion:      ResourceAttributeConfig{Enabled: false},
@@ -1170,7 +1206,7 @@ func TestMetricsBuilderConfig(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := loadMetricsBuilderConfig(t, tt.name)
-			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(AnePowerMetricConfig{}, CgroupCPUMetricConfig{}, CgroupCPUPeriodsMetricConfig{}, CgroupCPUThrottledPeriodsMetricConfig{}, CgroupCPUThrottledTimeMetricConfig{}, CgroupMemoryOomKillsMetricConfig{}, CgroupPressureMetricConfig{}, CPUMetricConfig{}, CPUAvgTempMetricConfig{}, CPUCPUPercentMetricConfig{}, CPUEcpuFreqMetricConfig{}, CPUEcpuPercentMetricConfig{}, CPUPcpuFreqMetricConfig{}, CPUPcpuPercentMetricConfig{}, CPUPowerWattsMetricConfig{}, DiskMetricConfig{}, DiskDeviceInMetricConfig{}, DiskDeviceOutMetricConfig{}, DiskInMetricConfig{}, DiskOutMetricConfig{}, DiskUsageGBMetricConfig{}, DiskUsagePercentMetricConfig{}, GpuClockEventActiveMetricConfig{}, GpuCorrectedMemoryErrorsMetricConfig{}, GpuDramActiveMetricConfig{}, GpuEncoderUtilizationMetricConfig{}, GpuEnergyMetricConfig{}, GpuEnforcedPowerLimitWattsMetricConfig{}, GpuFanSpeedMetricConfig{}, GpuFreqMetricConfig{}, GpuGpuMetricConfig{}, GpuGraphicsClockMetricConfig{}, GpuMaxOpTempMetricConfig{}, GpuMaxPcieLinkGenMetricConfig{}, GpuMaxPcieLinkWidthMetricConfig{}, GpuMemoryMetricConfig{}, GpuMemoryAllocatedMetricConfig{}, GpuMemoryAllocatedBytesMetricConfig{}, GpuMemoryClockMetricConfig{}, GpuMemoryFreeMetricConfig{}, GpuMemoryMaxOpTempMetricConfig{}, GpuMemoryOverDriveMetricConfig{}, GpuMemoryReadWriteActivityMetricConfig{}, GpuMemoryTempMetricConfig{}, GpuMemoryTotalMetricConfig{}, GpuMemoryUsedMetricConfig{}, GpuMigDramActiveMetricConfig{}, GpuMigMemoryAllocatedMetricConfig{}, GpuMigMemoryAllocatedBytesMetricConfig{}, GpuMigMemoryTotalMetricConfig{}, GpuMigPipeFp16ActiveMetricConfig{}, GpuMigPipeFp32ActiveMetricConfig{}, GpuMigPipeFp64ActiveMetricConfig{}, GpuMigPipeTensorActiveMetricConfig{}, GpuMigPipeTensorHmmaActiveMetricConfig{}, GpuMigSmActiveMetricConfig{}, GpuMigSmOccupancyMetricConfig{}, GpuNvlinkRxBytesMetricConfig{}, GpuNvlinkTxBytesMetricConfig{}, GpuPcieLinkGenMetricConfig{}, GpuPcieLinkSpeedMetricConfig{}, GpuPcieLinkWidthMetricConfig{}, GpuPcieReplaysMetricConfig{}, GpuPcieRxBytesMetricConfig{}, GpuPcieTxBytesMetricConfig{}, GpuPipeFp16ActiveMetricConfig{}, GpuPipeFp32ActiveMetricConfig{}, GpuPipeFp64ActiveMetricConfig{}, GpuPipeTensorActiveMetricConfig{}, GpuPipeTensorHmmaActiveMetricConfig{}, GpuPowerPercentMetricConfig{}, GpuPowerWattsMetricConfig{}, GpuProcessCorrectedMemoryErrorsMetricConfig{}, GpuProcessEncoderUtilizationMetricConfig{}, GpuProcessEnforcedPowerLimitWattsMetricConfig{}, GpuProcessGpuMetricConfig{}, GpuProcessGraphicsClockMetricConfig{}, GpuProcessMemoryMetricConfig{}, GpuProcessMemoryAllocatedMetricConfig{}, GpuProcessMemoryAllocatedBytesMetricConfig{}, GpuProcessMemoryClockMetricConfig{}, GpuProcessMemoryOverDriveMetricConfig{}, GpuProcessMemoryReadWriteActivityMetricConfig{}, GpuProcessMemoryUsedBytesMetricConfig{}, GpuProcessPowerPercentMetricConfig{}, GpuProcessPowerWattsMetricConfig{}, GpuProcessSmClockMetricConfig{}, GpuProcessTempMetricConfig{}, GpuProcessUnCorrectedMemoryErrorsMetricConfig{}, GpuRecoveryCountMetricConfig{}, GpuRemappedRowsMetricConfig{}, GpuRetiredPagesMetricConfig{}, GpuRetiredPagesPendingMetricConfig{}, GpuRowRemapFailedMetricConfig{}, GpuRowRemapPendingMetricConfig{}, GpuSensorTempMetricConfig{}, GpuSmActiveMetricConfig{}, GpuSmClockMetricConfig{}, GpuSmOccupancyMetricConfig{}, GpuTempMetricConfig{}, GpuTotalEnergyConsumptionMetricConfig{}, GpuUnCorrectedMemoryErrorsMetricConfig{}, GpuXidErrorsMetricConfig{}, IpuAverageBoardTempMetricConfig{}, IpuAverageDieTempMetricConfig{}, IpuClockMetricConfig{}, IpuLinkSpeedMetricConfig{}, IpuPowerMetricConfig{}, IpuSessionUtilisationMetricConfig{}, IpuTotalBoardPowerMetricConfig{}, IpuUtilisationMetricConfig{}, MemoryUsedMetricConfig{}, MemoryUsedPercentMetricConfig{}, MemoryPercentMetricConfig{}, NetworkRecvMetricConfig{}, NetworkSentMetricConfig{}, ProcCPUThreadsMetricConfig{}, ProcMemoryAvailableMBMetricConfig{}, ProcMemoryPercentMetricConfig{}, ProcMemoryPssMBMetricConfig{}, ProcMemoryRssMBMetricConfig{}, SwapUsedMetricConfig{}, SwapUsedPercentMetricConfig{}, SystemPowerWattsMetricConfig{}, TpuBufferTransferLatencyMetricConfig{}, TpuCollectiveE2ELatencyMetricConfig{}, TpuDeviceToHostTransferLatencyMetricConfig{}, TpuDutyCycleMetricConfig{}, TpuGrpcTCPDeliveryRateMetricConfig{}, TpuGrpcTCPMinRttMetricConfig{}, TpuHbmCapacityTotalMetricConfig{}, TpuHbmCapacityUsageMetricConfig{}, TpuHbmMemoryUsageMetricConfig{}, TpuHloExecTimingMetricConfig{}, TpuHloQueueSizeMetricConfig{}, TpuHostComputeLatencyMetricConfig{}, TpuHostToDeviceTransferLatencyMetricConfig{}, TpuIciLinkHealthMetricConfig{}, TpuInboundBufferTransferLatencyMetricConfig{}, TpuRuntimeHbmUtilizationMetricConfig{}, TpuTensorcoreIdleDurationMetricConfig{}, TpuTensorcoreUtilizationMetricConfig{}, TpuThrottleScoreMetricConfig{}, TrnExecutionErrorsMetricConfig{}, TrnExecutionLatencyMetricConfig{}, TrnExecutionStatusMetricConfig{}, TrnHostTotalMemoryUsageMetricConfig{}, TrnHostTotalMemoryUsageApplicationMemoryMetricConfig{}, TrnHostTotalMemoryUsageCollectivesMetricConfig{}, TrnHostTotalMemoryUsageConstantsMetricConfig{}, TrnHostTotalMemoryUsageDmaBuffersMetricConfig{}, TrnHostTotalMemoryUsageDmaRingsMetricConfig{}, TrnHostTotalMemoryUsageDriverMemoryMetricConfig{}, TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig{}, TrnHostTotalMemoryUsageNotificationsMetricConfig{}, TrnHostTotalMemoryUsageTensorsMetricConfig{}, TrnHostTotalMemoryUsageUncategorizedMetricConfig{}, TrnMemEccCorrectedMetricConfig{}, TrnMemEccUncorrectedMetricConfig{}, TrnNeuronDeviceTotalMemoryUsageMetricConfig{}, TrnNeuroncoreMemoryUsageCollectivesMetricConfig{}, TrnNeuroncoreMemoryUsageConstantsMetricConfig{}, TrnNeuroncoreMemoryUsageDmaRingsMetricConfig{}, TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig{}, TrnNeuroncoreMemoryUsageModelCodeMetricConfig{}, TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig{}, TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig{}, TrnNeuroncoreMemoryUsageNotificationsMetricConfig{}, TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig{}, TrnNeuroncoreMemoryUsageTensorsMetricConfig{}, TrnNeuroncoreMemoryUsageUncategorizedMetricConfig{}, TrnNeuroncoreUtilizationMetricConfig{}, TrnSramEccCorrectedMetricConfig{}, TrnSramEccUncorrectedMetricConfig{}, ResourceAttributeConfig{}))
+			diff := cmp.Diff(tt.want, cfg, cmpopts.IgnoreUnexported(AnePowerMetricConfig{}, CgroupCPUMetricConfig{}, CgroupCPUPeriodsMetricConfig{}, CgroupCPUThrottledPeriodsMetricConfig{}, CgroupCPUThrottledTimeMetricConfig{}, CgroupMemoryOomKillsMetricConfig{}, CgroupPressureMetricConfig{}, CPUMetricConfig{}, CPUAvgTempMetricConfig{}, CPUCPUPercentMetricConfig{}, CPUEcpuFreqMetricConfig{}, CPUEcpuPercentMetricConfig{}, CPUPcpuFreqMetricConfig{}, CPUPcpuPercentMetricConfig{}, CPUPowerWattsMetricConfig{}, DiskMetricConfig{}, DiskDeviceInMetricConfig{}, DiskDeviceOutMetricConfig{}, DiskInMetricConfig{}, DiskOutMetricConfig{}, DiskUsageGBMetricConfig{}, DiskUsagePercentMetricConfig{}, GpuClockEventActiveMetricConfig{}, GpuCorrectedMemoryErrorsMetricConfig{}, GpuDramActiveMetricConfig{}, GpuEncoderUtilizationMetricConfig{}, GpuEnergyMetricConfig{}, GpuEnforcedPowerLimitWattsMetricConfig{}, GpuFanSpeedMetricConfig{}, GpuFreqMetricConfig{}, GpuGpuMetricConfig{}, GpuGraphicsClockMetricConfig{}, GpuMaxOpTempMetricConfig{}, GpuMaxPcieLinkGenMetricConfig{}, GpuMaxPcieLinkWidthMetricConfig{}, GpuMemoryMetricConfig{}, GpuMemoryAllocatedMetricConfig{}, GpuMemoryAllocatedBytesMetricConfig{}, GpuMemoryClockMetricConfig{}, GpuMemoryFreeMetricConfig{}, GpuMemoryMaxOpTempMetricConfig{}, GpuMemoryOverDriveMetricConfig{}, GpuMemoryReadWriteActivityMetricConfig{}, GpuMemoryTempMetricConfig{}, GpuMemoryTotalMetricConfig{}, GpuMemoryUsedMetricConfig{}, GpuMigDramActiveMetricConfig{}, GpuMigMemoryAllocatedMetricConfig{}, GpuMigMemoryAllocatedBytesMetricConfig{}, GpuMigMemoryTotalMetricConfig{}, GpuMigPipeFp16ActiveMetricConfig{}, GpuMigPipeFp32ActiveMetricConfig{}, GpuMigPipeFp64ActiveMetricConfig{}, GpuMigPipeTensorActiveMetricConfig{}, GpuMigPipeTensorHmmaActiveMetricConfig{}, GpuMigSmActiveMetricConfig{}, GpuMigSmOccupancyMetricConfig{}, GpuNvlinkRxBytesMetricConfig{}, GpuNvlinkTxBytesMetricConfig{}, GpuPcieLinkGenMetricConfig{}, GpuPcieLinkSpeedMetricConfig{}, GpuPcieLinkWidthMetricConfig{}, GpuPcieReplaysMetricConfig{}, GpuPcieRxBytesMetricConfig{}, GpuPcieTxBytesMetricConfig{}, GpuPipeFp16ActiveMetricConfig{}, GpuPipeFp32ActiveMetricConfig{}, GpuPipeFp64ActiveMetricConfig{}, GpuPipeTensorActiveMetricConfig{}, GpuPipeTensorHmmaActiveMetricConfig{}, GpuPowerPercentMetricConfig{}, GpuPowerWattsMetricConfig{}, GpuProcessCorrectedMemoryErrorsMetricConfig{}, GpuProcessEncoderUtilizationMetricConfig{}, GpuProcessEnforcedPowerLimitWattsMetricConfig{}, GpuProcessGpuMetricConfig{}, GpuProcessGraphicsClockMetricConfig{}, GpuProcessMemoryMetricConfig{}, GpuProcessMemoryAllocatedMetricConfig{}, GpuProcessMemoryAllocatedBytesMetricConfig{}, GpuProcessMemoryClockMetricConfig{}, GpuProcessMemoryOverDriveMetricConfig{}, GpuProcessMemoryReadWriteActivityMetricConfig{}, GpuProcessMemoryUsedBytesMetricConfig{}, GpuProcessPowerPercentMetricConfig{}, GpuProcessPowerWattsMetricConfig{}, GpuProcessSmClockMetricConfig{}, GpuProcessTempMetricConfig{}, GpuProcessUnCorrectedMemoryErrorsMetricConfig{}, GpuRecoveryCountMetricConfig{}, GpuRemappedRowsMetricConfig{}, GpuRetiredPagesMetricConfig{}, GpuRetiredPagesPendingMetricConfig{}, GpuRowRemapFailedMetricConfig{}, GpuRowRemapPendingMetricConfig{}, GpuSensorTempMetricConfig{}, GpuSmActiveMetricConfig{}, GpuSmClockMetricConfig{}, GpuSmOccupancyMetricConfig{}, GpuTempMetricConfig{}, GpuTotalEnergyConsumptionMetricConfig{}, GpuUnCorrectedMemoryErrorsMetricConfig{}, GpuXidErrorsMetricConfig{}, IpuAverageBoardTempMetricConfig{}, IpuAverageDieTempMetricConfig{}, IpuClockMetricConfig{}, IpuLinkSpeedMetricConfig{}, IpuPowerMetricConfig{}, IpuSessionUtilisationMetricConfig{}, IpuTotalBoardPowerMetricConfig{}, IpuUtilisationMetricConfig{}, MemoryUsedMetricConfig{}, MemoryUsedPercentMetricConfig{}, MemoryPercentMetricConfig{}, NetworkRecvMetricConfig{}, NetworkSentMetricConfig{}, ProcCPUThreadsMetricConfig{}, ProcMemoryAvailableMBMetricConfig{}, ProcMemoryPercentMetricConfig{}, ProcMemoryPssMBMetricConfig{}, ProcMemoryRssMBMetricConfig{}, SwapUsedMetricConfig{}, SwapUsedPercentMetricConfig{}, SystemPowerWattsMetricConfig{}, TpuBufferTransferLatencyMetricConfig{}, TpuCollectiveE2ELatencyMetricConfig{}, TpuDeviceToHostTransferLatencyMetricConfig{}, TpuDutyCycleMetricConfig{}, TpuGrpcTCPDeliveryRateMetricConfig{}, TpuGrpcTCPMinRttMetricConfig{}, TpuHbmCapacityTotalMetricConfig{}, TpuHbmCapacityUsageMetricConfig{}, TpuHbmMemoryUsageMetricConfig{}, TpuHloExecTimingMetricConfig{}, TpuHloQueueSizeMetricConfig{}, TpuHostComputeLatencyMetricConfig{}, TpuHostToDeviceTransferLatencyMetricConfig{}, TpuIciLinkHealthMetricConfig{}, TpuInboundBufferTransferLatencyMetricConfig{}, TpuRuntimeHbmUtilizationMetricConfig{}, TpuTensorcoreIdleDurationMetricConfig{}, TpuTensorcoreUtilizationMetricConfig{}, TpuThrottleScoreMetricConfig{}, TrnExecutionErrorsMetricConfig{}, TrnExecutionLatencyMetricConfig{}, TrnExecutionStatusMetricConfig{}, TrnHostTotalMemoryUsageMetricConfig{}, TrnHostTotalMemoryUsageApplicationMemoryMetricConfig{}, TrnHostTotalMemoryUsageCollectivesMetricConfig{}, TrnHostTotalMemoryUsageConstantsMetricConfig{}, TrnHostTotalMemoryUsageDmaBuffersMetricConfig{}, TrnHostTotalMemoryUsageDmaRingsMetricConfig{}, TrnHostTotalMemoryUsageDriverMemoryMetricConfig{}, TrnHostTotalMemoryUsageNonsharedScratchpadMetricConfig{}, TrnHostTotalMemoryUsageNotificationsMetricConfig{}, TrnHostTotalMemoryUsageTensorsMetricConfig{}, TrnHostTotalMemoryUsageUncategorizedMetricConfig{}, TrnMemEccCorrectedMetricConfig{}, TrnMemEccUncorrectedMetricConfig{}, TrnNeuronDeviceTotalMemoryUsageMetricConfig{}, TrnNeuroncoreMemoryUsageCollectivesMetricConfig{}, TrnNeuroncoreMemoryUsageConstantsMetricConfig{}, TrnNeuroncoreMemoryUsageDmaRingsMetricConfig{}, TrnNeuroncoreMemoryUsageDriverMemoryMetricConfig{}, TrnNeuroncoreMemoryUsageModelCodeMetricConfig{}, TrnNeuroncoreMemoryUsageModelSharedScratchpadMetricConfig{}, TrnNeuroncoreMemoryUsageNonsharedScratchpadMetricConfig{}, TrnNeuroncoreMemoryUsageNotificationsMetricConfig{}, TrnNeuroncoreMemoryUsageRuntimeMemoryMetricConfig{}, TrnNeuroncoreMemoryUsageTensorsMetricConfig{}, TrnNeuroncoreMemoryUsageUncategorizedMetricConfig{}, TrnNeuroncoreUtilizationMetricConfig{}, TrnSramEccCorrectedMetricConfig{}, TrnSramEccUncorrectedMetricConfig{}, WandbsysEndpointLinesSkippedMetricConfig{}, WandbsysEndpointSamplesKeptMetricConfig{}, WandbsysEndpointSamplesScrapedMetricConfig{}, WandbsysEndpointScrapeDurationMetricConfig{}, WandbsysEndpointUpMetricConfig{}, ResourceAttributeConfig{}))
 			require.Emptyf(t, diff, "Config mismatch (-expected +actual):\n%s", diff)
 		})
 	}
@@ -1211,6 +1247,8 @@ func TestResourceAttributesConfig(t *testing.T) {
 				ProcessCommand:        ResourceAttributeConfig{Enabled: true},
 				ProcessExecutableName: ResourceAttributeConfig{Enabled: true},
 				ProcessPid:            ResourceAttributeConfig{Enabled: true},
+				ServerAddress:         ResourceAttributeConfig{Enabled: true},
+				ServerPort:            ResourceAttributeConfig{Enabled: true},
 				ServiceInstanceID:     ResourceAttributeConfig{Enabled: true},
 				ServiceName:           ResourceAttributeConfig{Enabled: true},
 				SlurmJobID:            ResourceAttributeConfig{Enabled: true},
@@ -1219,6 +1257,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 				SlurmStepID:           ResourceAttributeConfig{Enabled: true},
 				SlurmTaskID:           ResourceAttributeConfig{Enabled: true},
 				SlurmUID:              ResourceAttributeConfig{Enabled: true},
+				URLScheme:             ResourceAttributeConfig{Enabled: true},
 				WandbCPUCount:         ResourceAttributeConfig{Enabled: true},
 				WandbCPUCountLogical:  ResourceAttributeConfig{Enabled: true},
 				WandbCudaVersion:      ResourceAttributeConfig{Enabled: true},
@@ -1257,6 +1296,8 @@ func TestResourceAttributesConfig(t *testing.T) {
 				ProcessCommand:        ResourceAttributeConfig{Enabled: false},
 				ProcessExecutableName: ResourceAttributeConfig{Enabled: false},
 				ProcessPid:            ResourceAttributeConfig{Enabled: false},
+				ServerAddress:         ResourceAttributeConfig{Enabled: false},
+				ServerPort:            ResourceAttributeConfig{Enabled: false},
 				ServiceInstanceID:     ResourceAttributeConfig{Enabled: false},
 				ServiceName:           ResourceAttributeConfig{Enabled: false},
 				SlurmJobID:            ResourceAttributeConfig{Enabled: false},
@@ -1265,6 +1306,7 @@ func TestResourceAttributesConfig(t *testing.T) {
 				SlurmStepID:           ResourceAttributeConfig{Enabled: false},
 				SlurmTaskID:           ResourceAttributeConfig{Enabled: false},
 				SlurmUID:              ResourceAttributeConfig{Enabled: false},
+				URLScheme:             ResourceAttributeConfig{Enabled: false},
 				WandbCPUCount:         ResourceAttributeConfig{Enabled: false},
 				WandbCPUCountLogical:  ResourceAttributeConfig{Enabled: false},
 				WandbCudaVersion:      ResourceAttributeConfig{Enabled: false},

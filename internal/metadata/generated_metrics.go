@@ -1101,6 +1101,26 @@ var MetricsInfo = metricsInfo{
 		Name:       "trn.sram_ecc_uncorrected",
 		Attributes: []string{"neuron_device_index"},
 	},
+	WandbsysEndpointLinesSkipped: metricInfo{
+		Name:       "wandbsys_endpoint_lines_skipped",
+		Attributes: []string{"endpoint"},
+	},
+	WandbsysEndpointSamplesKept: metricInfo{
+		Name:       "wandbsys_endpoint_samples_kept",
+		Attributes: []string{"endpoint"},
+	},
+	WandbsysEndpointSamplesScraped: metricInfo{
+		Name:       "wandbsys_endpoint_samples_scraped",
+		Attributes: []string{"endpoint"},
+	},
+	WandbsysEndpointScrapeDuration: metricInfo{
+		Name:       "wandbsys_endpoint_scrape_duration",
+		Attributes: []string{"endpoint"},
+	},
+	WandbsysEndpointUp: metricInfo{
+		Name:       "wandbsys_endpoint_up",
+		Attributes: []string{"endpoint"},
+	},
 }
 
 type metricsInfo struct {
@@ -1278,6 +1298,11 @@ type metricsInfo struct {
 	TrnNeuroncoreUtilization                      metricInfo
 	TrnSramEccCorrected                           metricInfo
 	TrnSramEccUncorrected                         metricInfo
+	WandbsysEndpointLinesSkipped                  metricInfo
+	WandbsysEndpointSamplesKept                   metricInfo
+	WandbsysEndpointSamplesScraped                metricInfo
+	WandbsysEndpointScrapeDuration                metricInfo
+	WandbsysEndpointUp                            metricInfo
 }
 
 type metricInfo struct {
@@ -10748,6 +10773,266 @@ func newMetricTrnSramEccUncorrected(cfg TrnSramEccUncorrectedMetricConfig) metri
 	return m
 }
 
+type metricWandbsysEndpointLinesSkipped struct {
+	data     pmetric.Metric                           // data buffer for generated metric.
+	config   WandbsysEndpointLinesSkippedMetricConfig // metric config provided by user.
+	capacity int                                      // max observed number of data points added to the metric.
+}
+
+// init fills wandbsys_endpoint_lines_skipped metric with initial data.
+func (m *metricWandbsysEndpointLinesSkipped) init() {
+	m.data.SetName("wandbsys_endpoint_lines_skipped")
+	m.data.SetDescription("OpenMetrics: Lines of the last scrape that could not be used (series of a protobuf body). The first of them are logged.")
+	m.data.SetUnit("{line}")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricWandbsysEndpointLinesSkipped) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("endpoint", endpointAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricWandbsysEndpointLinesSkipped) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricWandbsysEndpointLinesSkipped) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricWandbsysEndpointLinesSkipped(cfg WandbsysEndpointLinesSkippedMetricConfig) metricWandbsysEndpointLinesSkipped {
+	m := metricWandbsysEndpointLinesSkipped{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricWandbsysEndpointSamplesKept struct {
+	data     pmetric.Metric                          // data buffer for generated metric.
+	config   WandbsysEndpointSamplesKeptMetricConfig // metric config provided by user.
+	capacity int                                     // max observed number of data points added to the metric.
+}
+
+// init fills wandbsys_endpoint_samples_kept metric with initial data.
+func (m *metricWandbsysEndpointSamplesKept) init() {
+	m.data.SetName("wandbsys_endpoint_samples_kept")
+	m.data.SetDescription("OpenMetrics: Samples of the last scrape that passed the filters; each bucket and each quantile counts, as in Prometheus. 0 when it failed.")
+	m.data.SetUnit("{sample}")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricWandbsysEndpointSamplesKept) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("endpoint", endpointAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricWandbsysEndpointSamplesKept) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricWandbsysEndpointSamplesKept) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricWandbsysEndpointSamplesKept(cfg WandbsysEndpointSamplesKeptMetricConfig) metricWandbsysEndpointSamplesKept {
+	m := metricWandbsysEndpointSamplesKept{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricWandbsysEndpointSamplesScraped struct {
+	data     pmetric.Metric                             // data buffer for generated metric.
+	config   WandbsysEndpointSamplesScrapedMetricConfig // metric config provided by user.
+	capacity int                                        // max observed number of data points added to the metric.
+}
+
+// init fills wandbsys_endpoint_samples_scraped metric with initial data.
+func (m *metricWandbsysEndpointSamplesScraped) init() {
+	m.data.SetName("wandbsys_endpoint_samples_scraped")
+	m.data.SetDescription("OpenMetrics: Samples in the body of the last scrape; each bucket and each quantile counts, as in Prometheus. 0 when it failed.")
+	m.data.SetUnit("{sample}")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricWandbsysEndpointSamplesScraped) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("endpoint", endpointAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricWandbsysEndpointSamplesScraped) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricWandbsysEndpointSamplesScraped) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricWandbsysEndpointSamplesScraped(cfg WandbsysEndpointSamplesScrapedMetricConfig) metricWandbsysEndpointSamplesScraped {
+	m := metricWandbsysEndpointSamplesScraped{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricWandbsysEndpointScrapeDuration struct {
+	data     pmetric.Metric                             // data buffer for generated metric.
+	config   WandbsysEndpointScrapeDurationMetricConfig // metric config provided by user.
+	capacity int                                        // max observed number of data points added to the metric.
+}
+
+// init fills wandbsys_endpoint_scrape_duration metric with initial data.
+func (m *metricWandbsysEndpointScrapeDuration) init() {
+	m.data.SetName("wandbsys_endpoint_scrape_duration")
+	m.data.SetDescription("OpenMetrics: How long the last scrape of the endpoint took, from the request to the finished points.")
+	m.data.SetUnit("s")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricWandbsysEndpointScrapeDuration) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val float64, endpointAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetDoubleValue(val)
+	dp.Attributes().PutStr("endpoint", endpointAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricWandbsysEndpointScrapeDuration) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricWandbsysEndpointScrapeDuration) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricWandbsysEndpointScrapeDuration(cfg WandbsysEndpointScrapeDurationMetricConfig) metricWandbsysEndpointScrapeDuration {
+	m := metricWandbsysEndpointScrapeDuration{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
+type metricWandbsysEndpointUp struct {
+	data     pmetric.Metric                 // data buffer for generated metric.
+	config   WandbsysEndpointUpMetricConfig // metric config provided by user.
+	capacity int                            // max observed number of data points added to the metric.
+}
+
+// init fills wandbsys_endpoint_up metric with initial data.
+func (m *metricWandbsysEndpointUp) init() {
+	m.data.SetName("wandbsys_endpoint_up")
+	m.data.SetDescription("OpenMetrics: 1 when the last scrape of the endpoint succeeded, else 0.")
+	m.data.SetUnit("1")
+	m.data.SetEmptyGauge()
+	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
+}
+
+func (m *metricWandbsysEndpointUp) recordDataPoint(start pcommon.Timestamp, ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	if !m.config.Enabled {
+		return
+	}
+	dp := m.data.Gauge().DataPoints().AppendEmpty()
+	dp.SetStartTimestamp(start)
+	dp.SetTimestamp(ts)
+	dp.SetIntValue(val)
+	dp.Attributes().PutStr("endpoint", endpointAttributeValue)
+}
+
+// updateCapacity saves max length of data point slices that will be used for the slice capacity.
+func (m *metricWandbsysEndpointUp) updateCapacity() {
+	if m.data.Gauge().DataPoints().Len() > m.capacity {
+		m.capacity = m.data.Gauge().DataPoints().Len()
+	}
+}
+
+// emit appends recorded metric data to a metrics slice and prepares it for recording another set of data points.
+func (m *metricWandbsysEndpointUp) emit(metrics pmetric.MetricSlice) {
+	if m.config.Enabled && m.data.Gauge().DataPoints().Len() > 0 {
+		m.updateCapacity()
+		m.data.MoveTo(metrics.AppendEmpty())
+		m.init()
+	}
+}
+
+func newMetricWandbsysEndpointUp(cfg WandbsysEndpointUpMetricConfig) metricWandbsysEndpointUp {
+	m := metricWandbsysEndpointUp{config: cfg}
+
+	if cfg.Enabled {
+		m.data = pmetric.NewMetric()
+		m.init()
+	}
+	return m
+}
+
 // MetricsBuilder provides an interface for scrapers to report metrics while taking care of all the transformations
 // required to produce metric representation defined in metadata and user config.
 type MetricsBuilder struct {
@@ -10932,6 +11217,11 @@ type MetricsBuilder struct {
 	metricTrnNeuroncoreUtilization                      metricTrnNeuroncoreUtilization
 	metricTrnSramEccCorrected                           metricTrnSramEccCorrected
 	metricTrnSramEccUncorrected                         metricTrnSramEccUncorrected
+	metricWandbsysEndpointLinesSkipped                  metricWandbsysEndpointLinesSkipped
+	metricWandbsysEndpointSamplesKept                   metricWandbsysEndpointSamplesKept
+	metricWandbsysEndpointSamplesScraped                metricWandbsysEndpointSamplesScraped
+	metricWandbsysEndpointScrapeDuration                metricWandbsysEndpointScrapeDuration
+	metricWandbsysEndpointUp                            metricWandbsysEndpointUp
 }
 
 // MetricBuilderOption applies changes to default metrics builder.
@@ -11131,6 +11421,11 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 		metricTrnNeuroncoreUtilization:                      newMetricTrnNeuroncoreUtilization(mbc.Metrics.TrnNeuroncoreUtilization),
 		metricTrnSramEccCorrected:                           newMetricTrnSramEccCorrected(mbc.Metrics.TrnSramEccCorrected),
 		metricTrnSramEccUncorrected:                         newMetricTrnSramEccUncorrected(mbc.Metrics.TrnSramEccUncorrected),
+		metricWandbsysEndpointLinesSkipped:                  newMetricWandbsysEndpointLinesSkipped(mbc.Metrics.WandbsysEndpointLinesSkipped),
+		metricWandbsysEndpointSamplesKept:                   newMetricWandbsysEndpointSamplesKept(mbc.Metrics.WandbsysEndpointSamplesKept),
+		metricWandbsysEndpointSamplesScraped:                newMetricWandbsysEndpointSamplesScraped(mbc.Metrics.WandbsysEndpointSamplesScraped),
+		metricWandbsysEndpointScrapeDuration:                newMetricWandbsysEndpointScrapeDuration(mbc.Metrics.WandbsysEndpointScrapeDuration),
+		metricWandbsysEndpointUp:                            newMetricWandbsysEndpointUp(mbc.Metrics.WandbsysEndpointUp),
 		resourceAttributeIncludeFilter:                      make(map[string]filter.Filter),
 		resourceAttributeExcludeFilter:                      make(map[string]filter.Filter),
 	}
@@ -11212,6 +11507,18 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 	if mbc.ResourceAttributes.ProcessPid.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["process.pid"] = filter.CreateFilter(mbc.ResourceAttributes.ProcessPid.MetricsExclude)
 	}
+	if mbc.ResourceAttributes.ServerAddress.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["server.address"] = filter.CreateFilter(mbc.ResourceAttributes.ServerAddress.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.ServerAddress.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["server.address"] = filter.CreateFilter(mbc.ResourceAttributes.ServerAddress.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.ServerPort.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["server.port"] = filter.CreateFilter(mbc.ResourceAttributes.ServerPort.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.ServerPort.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["server.port"] = filter.CreateFilter(mbc.ResourceAttributes.ServerPort.MetricsExclude)
+	}
 	if mbc.ResourceAttributes.ServiceInstanceID.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["service.instance.id"] = filter.CreateFilter(mbc.ResourceAttributes.ServiceInstanceID.MetricsInclude)
 	}
@@ -11259,6 +11566,12 @@ func NewMetricsBuilder(mbc MetricsBuilderConfig, settings receiver.Settings, opt
 	}
 	if mbc.ResourceAttributes.SlurmUID.MetricsExclude != nil {
 		mb.resourceAttributeExcludeFilter["slurm.uid"] = filter.CreateFilter(mbc.ResourceAttributes.SlurmUID.MetricsExclude)
+	}
+	if mbc.ResourceAttributes.URLScheme.MetricsInclude != nil {
+		mb.resourceAttributeIncludeFilter["url.scheme"] = filter.CreateFilter(mbc.ResourceAttributes.URLScheme.MetricsInclude)
+	}
+	if mbc.ResourceAttributes.URLScheme.MetricsExclude != nil {
+		mb.resourceAttributeExcludeFilter["url.scheme"] = filter.CreateFilter(mbc.ResourceAttributes.URLScheme.MetricsExclude)
 	}
 	if mbc.ResourceAttributes.WandbCPUCount.MetricsInclude != nil {
 		mb.resourceAttributeIncludeFilter["wandb.cpu_count"] = filter.CreateFilter(mbc.ResourceAttributes.WandbCPUCount.MetricsInclude)
@@ -11624,6 +11937,11 @@ func (mb *MetricsBuilder) EmitForResource(options ...ResourceMetricsOption) {
 	mb.metricTrnNeuroncoreUtilization.emit(ils.Metrics())
 	mb.metricTrnSramEccCorrected.emit(ils.Metrics())
 	mb.metricTrnSramEccUncorrected.emit(ils.Metrics())
+	mb.metricWandbsysEndpointLinesSkipped.emit(ils.Metrics())
+	mb.metricWandbsysEndpointSamplesKept.emit(ils.Metrics())
+	mb.metricWandbsysEndpointSamplesScraped.emit(ils.Metrics())
+	mb.metricWandbsysEndpointScrapeDuration.emit(ils.Metrics())
+	mb.metricWandbsysEndpointUp.emit(ils.Metrics())
 
 	for _, op := range options {
 		op.apply(rm)
@@ -12523,6 +12841,31 @@ func (mb *MetricsBuilder) RecordTrnSramEccCorrectedDataPoint(ts pcommon.Timestam
 // RecordTrnSramEccUncorrectedDataPoint adds a data point to trn.sram_ecc_uncorrected metric.
 func (mb *MetricsBuilder) RecordTrnSramEccUncorrectedDataPoint(ts pcommon.Timestamp, val int64, neuronDeviceIndexAttributeValue int64) {
 	mb.metricTrnSramEccUncorrected.recordDataPoint(mb.startTime, ts, val, neuronDeviceIndexAttributeValue)
+}
+
+// RecordWandbsysEndpointLinesSkippedDataPoint adds a data point to wandbsys_endpoint_lines_skipped metric.
+func (mb *MetricsBuilder) RecordWandbsysEndpointLinesSkippedDataPoint(ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	mb.metricWandbsysEndpointLinesSkipped.recordDataPoint(mb.startTime, ts, val, endpointAttributeValue)
+}
+
+// RecordWandbsysEndpointSamplesKeptDataPoint adds a data point to wandbsys_endpoint_samples_kept metric.
+func (mb *MetricsBuilder) RecordWandbsysEndpointSamplesKeptDataPoint(ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	mb.metricWandbsysEndpointSamplesKept.recordDataPoint(mb.startTime, ts, val, endpointAttributeValue)
+}
+
+// RecordWandbsysEndpointSamplesScrapedDataPoint adds a data point to wandbsys_endpoint_samples_scraped metric.
+func (mb *MetricsBuilder) RecordWandbsysEndpointSamplesScrapedDataPoint(ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	mb.metricWandbsysEndpointSamplesScraped.recordDataPoint(mb.startTime, ts, val, endpointAttributeValue)
+}
+
+// RecordWandbsysEndpointScrapeDurationDataPoint adds a data point to wandbsys_endpoint_scrape_duration metric.
+func (mb *MetricsBuilder) RecordWandbsysEndpointScrapeDurationDataPoint(ts pcommon.Timestamp, val float64, endpointAttributeValue string) {
+	mb.metricWandbsysEndpointScrapeDuration.recordDataPoint(mb.startTime, ts, val, endpointAttributeValue)
+}
+
+// RecordWandbsysEndpointUpDataPoint adds a data point to wandbsys_endpoint_up metric.
+func (mb *MetricsBuilder) RecordWandbsysEndpointUpDataPoint(ts pcommon.Timestamp, val int64, endpointAttributeValue string) {
+	mb.metricWandbsysEndpointUp.recordDataPoint(mb.startTime, ts, val, endpointAttributeValue)
 }
 
 // Reset resets metrics builder to its initial state. It should be used when external metrics source is restarted,

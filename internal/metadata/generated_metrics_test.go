@@ -588,6 +588,21 @@ func TestMetricsBuilder(t *testing.T) {
 
 			allMetricsCount++
 			mb.RecordTrnSramEccUncorrectedDataPoint(ts, 1, 19)
+			defaultMetricsCount++
+			allMetricsCount++
+			mb.RecordWandbsysEndpointLinesSkippedDataPoint(ts, 1, "endpoint-val")
+			defaultMetricsCount++
+			allMetricsCount++
+			mb.RecordWandbsysEndpointSamplesKeptDataPoint(ts, 1, "endpoint-val")
+			defaultMetricsCount++
+			allMetricsCount++
+			mb.RecordWandbsysEndpointSamplesScrapedDataPoint(ts, 1, "endpoint-val")
+			defaultMetricsCount++
+			allMetricsCount++
+			mb.RecordWandbsysEndpointScrapeDurationDataPoint(ts, 1, "endpoint-val")
+			defaultMetricsCount++
+			allMetricsCount++
+			mb.RecordWandbsysEndpointUpDataPoint(ts, 1, "endpoint-val")
 
 			rb := mb.NewResourceBuilder()
 			rb.SetAwsEcsTaskID("aws.ecs.task.id-val")
@@ -603,6 +618,8 @@ func TestMetricsBuilder(t *testing.T) {
 			rb.SetProcessCommand("process.command-val")
 			rb.SetProcessExecutableName("process.executable.name-val")
 			rb.SetProcessPid(11)
+			rb.SetServerAddress("server.address-val")
+			rb.SetServerPort(11)
 			rb.SetServiceInstanceID("service.instance.id-val")
 			rb.SetServiceName("service.name-val")
 			rb.SetSlurmJobID("slurm.job.id-val")
@@ -611,6 +628,7 @@ func TestMetricsBuilder(t *testing.T) {
 			rb.SetSlurmStepID("slurm.step.id-val")
 			rb.SetSlurmTaskID("slurm.task.id-val")
 			rb.SetSlurmUID("slurm.uid-val")
+			rb.SetURLScheme("url.scheme-val")
 			rb.SetWandbCPUCount(15)
 			rb.SetWandbCPUCountLogical(23)
 			rb.SetWandbCudaVersion("wandb.cuda_version-val")
@@ -4189,6 +4207,81 @@ func TestMetricsBuilder(t *testing.T) {
 					neuronDeviceIndexAttrVal, ok := dp.Attributes().Get("neuron_device_index")
 					assert.True(t, ok)
 					assert.EqualValues(t, 19, neuronDeviceIndexAttrVal.Int())
+				case "wandbsys_endpoint_lines_skipped":
+					assert.False(t, validatedMetrics["wandbsys_endpoint_lines_skipped"], "Found a duplicate in the metrics slice: wandbsys_endpoint_lines_skipped")
+					validatedMetrics["wandbsys_endpoint_lines_skipped"] = true
+					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
+					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
+					assert.Equal(t, "OpenMetrics: Lines of the last scrape that could not be used (series of a protobuf body). The first of them are logged.", mi.Description())
+					assert.Equal(t, "{line}", mi.Unit())
+					dp := mi.Gauge().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+					endpointAttrVal, ok := dp.Attributes().Get("endpoint")
+					assert.True(t, ok)
+					assert.Equal(t, "endpoint-val", endpointAttrVal.Str())
+				case "wandbsys_endpoint_samples_kept":
+					assert.False(t, validatedMetrics["wandbsys_endpoint_samples_kept"], "Found a duplicate in the metrics slice: wandbsys_endpoint_samples_kept")
+					validatedMetrics["wandbsys_endpoint_samples_kept"] = true
+					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
+					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
+					assert.Equal(t, "OpenMetrics: Samples of the last scrape that passed the filters; each bucket and each quantile counts, as in Prometheus. 0 when it failed.", mi.Description())
+					assert.Equal(t, "{sample}", mi.Unit())
+					dp := mi.Gauge().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+					endpointAttrVal, ok := dp.Attributes().Get("endpoint")
+					assert.True(t, ok)
+					assert.Equal(t, "endpoint-val", endpointAttrVal.Str())
+				case "wandbsys_endpoint_samples_scraped":
+					assert.False(t, validatedMetrics["wandbsys_endpoint_samples_scraped"], "Found a duplicate in the metrics slice: wandbsys_endpoint_samples_scraped")
+					validatedMetrics["wandbsys_endpoint_samples_scraped"] = true
+					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
+					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
+					assert.Equal(t, "OpenMetrics: Samples in the body of the last scrape; each bucket and each quantile counts, as in Prometheus. 0 when it failed.", mi.Description())
+					assert.Equal(t, "{sample}", mi.Unit())
+					dp := mi.Gauge().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+					endpointAttrVal, ok := dp.Attributes().Get("endpoint")
+					assert.True(t, ok)
+					assert.Equal(t, "endpoint-val", endpointAttrVal.Str())
+				case "wandbsys_endpoint_scrape_duration":
+					assert.False(t, validatedMetrics["wandbsys_endpoint_scrape_duration"], "Found a duplicate in the metrics slice: wandbsys_endpoint_scrape_duration")
+					validatedMetrics["wandbsys_endpoint_scrape_duration"] = true
+					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
+					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
+					assert.Equal(t, "OpenMetrics: How long the last scrape of the endpoint took, from the request to the finished points.", mi.Description())
+					assert.Equal(t, "s", mi.Unit())
+					dp := mi.Gauge().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeDouble, dp.ValueType())
+					assert.InDelta(t, float64(1), dp.DoubleValue(), 0.01)
+					endpointAttrVal, ok := dp.Attributes().Get("endpoint")
+					assert.True(t, ok)
+					assert.Equal(t, "endpoint-val", endpointAttrVal.Str())
+				case "wandbsys_endpoint_up":
+					assert.False(t, validatedMetrics["wandbsys_endpoint_up"], "Found a duplicate in the metrics slice: wandbsys_endpoint_up")
+					validatedMetrics["wandbsys_endpoint_up"] = true
+					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
+					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
+					assert.Equal(t, "OpenMetrics: 1 when the last scrape of the endpoint succeeded, else 0.", mi.Description())
+					assert.Equal(t, "1", mi.Unit())
+					dp := mi.Gauge().DataPoints().At(0)
+					assert.Equal(t, start, dp.StartTimestamp())
+					assert.Equal(t, ts, dp.Timestamp())
+					assert.Equal(t, pmetric.NumberDataPointValueTypeInt, dp.ValueType())
+					assert.Equal(t, int64(1), dp.IntValue())
+					endpointAttrVal, ok := dp.Attributes().Get("endpoint")
+					assert.True(t, ok)
+					assert.Equal(t, "endpoint-val", endpointAttrVal.Str())
 				}
 			}
 		})

@@ -112,6 +112,20 @@ func (rb *ResourceBuilder) SetProcessPid(val int64) {
 	}
 }
 
+// SetServerAddress sets provided value as "server.address" attribute.
+func (rb *ResourceBuilder) SetServerAddress(val string) {
+	if rb.config.ServerAddress.Enabled {
+		rb.res.Attributes().PutStr("server.address", val)
+	}
+}
+
+// SetServerPort sets provided value as "server.port" attribute.
+func (rb *ResourceBuilder) SetServerPort(val int64) {
+	if rb.config.ServerPort.Enabled {
+		rb.res.Attributes().PutInt("server.port", val)
+	}
+}
+
 // SetServiceInstanceID sets provided value as "service.instance.id" attribute.
 func (rb *ResourceBuilder) SetServiceInstanceID(val string) {
 	if rb.config.ServiceInstanceID.Enabled {
@@ -165,6 +179,13 @@ func (rb *ResourceBuilder) SetSlurmTaskID(val string) {
 func (rb *ResourceBuilder) SetSlurmUID(val string) {
 	if rb.config.SlurmUID.Enabled {
 		rb.res.Attributes().PutStr("slurm.uid", val)
+	}
+}
+
+// SetURLScheme sets provided value as "url.scheme" attribute.
+func (rb *ResourceBuilder) SetURLScheme(val string) {
+	if rb.config.URLScheme.Enabled {
+		rb.res.Attributes().PutStr("url.scheme", val)
 	}
 }
 

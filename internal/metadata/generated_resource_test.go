@@ -26,6 +26,8 @@ func TestResourceBuilder(t *testing.T) {
 			rb.SetProcessCommand("process.command-val")
 			rb.SetProcessExecutableName("process.executable.name-val")
 			rb.SetProcessPid(11)
+			rb.SetServerAddress("server.address-val")
+			rb.SetServerPort(11)
 			rb.SetServiceInstanceID("service.instance.id-val")
 			rb.SetServiceName("service.name-val")
 			rb.SetSlurmJobID("slurm.job.id-val")
@@ -34,6 +36,7 @@ func TestResourceBuilder(t *testing.T) {
 			rb.SetSlurmStepID("slurm.step.id-val")
 			rb.SetSlurmTaskID("slurm.task.id-val")
 			rb.SetSlurmUID("slurm.uid-val")
+			rb.SetURLScheme("url.scheme-val")
 			rb.SetWandbCPUCount(15)
 			rb.SetWandbCPUCountLogical(23)
 			rb.SetWandbCudaVersion("wandb.cuda_version-val")
@@ -60,9 +63,9 @@ func TestResourceBuilder(t *testing.T) {
 
 			switch tt {
 			case "default":
-				assert.Equal(t, 41, res.Attributes().Len())
+				assert.Equal(t, 44, res.Attributes().Len())
 			case "all_set":
-				assert.Equal(t, 41, res.Attributes().Len())
+				assert.Equal(t, 44, res.Attributes().Len())
 			case "none_set":
 				assert.Equal(t, 0, res.Attributes().Len())
 				return
@@ -134,6 +137,16 @@ func TestResourceBuilder(t *testing.T) {
 			if ok {
 				assert.EqualValues(t, 11, processPidAttrVal.Int())
 			}
+			serverAddressAttrVal, ok := res.Attributes().Get("server.address")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "server.address-val", serverAddressAttrVal.Str())
+			}
+			serverPortAttrVal, ok := res.Attributes().Get("server.port")
+			assert.True(t, ok)
+			if ok {
+				assert.EqualValues(t, 11, serverPortAttrVal.Int())
+			}
 			serviceInstanceIDAttrVal, ok := res.Attributes().Get("service.instance.id")
 			assert.True(t, ok)
 			if ok {
@@ -173,6 +186,11 @@ func TestResourceBuilder(t *testing.T) {
 			assert.True(t, ok)
 			if ok {
 				assert.Equal(t, "slurm.uid-val", slurmUIDAttrVal.Str())
+			}
+			urlSchemeAttrVal, ok := res.Attributes().Get("url.scheme")
+			assert.True(t, ok)
+			if ok {
+				assert.Equal(t, "url.scheme-val", urlSchemeAttrVal.Str())
 			}
 			wandbCPUCountAttrVal, ok := res.Attributes().Get("wandb.cpu_count")
 			assert.True(t, ok)

@@ -1,0 +1,281 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package openmetrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/filter"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/series"
+)
+
+// endpoint is one endpoint at work. What the guarded read uses is its alone while a
+// read goes on: one that hangs keeps it.
+type endpoint struct {
+	name   string
+	config *EndpointConfig
+	set    scrapers.Settings
+	logger *zap.Logger
+	target target
+	host   component.Host
+
+	// slot holds the one read.
+	slot guard.Slot
+	// Used by the read only.
+	client client
+	parser *exposition.Parser
+	filter *filter.Filter
+	writer writer
+
+	// Used outside of the read only.
+	builder  *metadata.MetricsBuilder
+	resource pcommon.Resource
+	news     news
+}
+
+// newEndpoint makes an endpoint of a validated section.
+func newEndpoint(name string, e *EndpointConfig, family *Config, set scrapers.Settings) (*endpoint, error) {
+	at, err := parseTarget(e.ClientConfig.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := newFilter(name, e, family)
+	if err != nil {
+		return nil, err
+	}
+	limits := e.limits()
+	made := &endpoint{
+		name:   name,
+		config: e,
+		set:    set,
+		logger: set.Receiver.Logger.With(zap.String("endpoint", name)),
+		target: at,
+		client: client{
+			target:    at,
+			accept:    e.accept(),
+			userAgent: set.Receiver.BuildInfo.Command + "/" + set.Receiver.BuildInfo.Version,
+			timeout:   e.timeout(),
+			limit:     int64(e.MaxBodySize),
+			limitKey:  keyOf(name, "max_body_size"),
+		},
+		parser: exposition.New(exposition.Options{Strict: e.Strict, Limits: limits}),
+		filter: kept,
+		writer: writer{
+			prefix:  metricPrefix + name + ".",
+			tracker: series.New(series.Limits{}, e.StaleMarkers),
+			limits:  limits,
+			honor:   e.HonorTimestamps,
+		},
+		builder:  metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
+		resource: set.Identity.Endpoint(at.identity(name, set.Identity.HostName())),
+	}
+	return made, nil
+}
+
+// keyOf is a key of an endpoint, as the user writes it.
+func keyOf(name, key string) string {
+	return "scrapers::openmetrics::" + endpointsKey + "::" + name + "::" + key
+}
+
+func newFilter(name string, e *EndpointConfig, family *Config) (*filter.Filter, error) {
+	include := e.Filters
+	if include == nil {
+		include = family.Filters
+	}
+	included, err := filter.Parse("filters", include)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := filter.Parse("exclude", family.Exclude)
+	if err != nil {
+		return nil, err
+	}
+	own, err := filter.Parse("exclude", e.Exclude)
+	if err != nil {
+		return nil, err
+	}
+	return filter.New(name, included, slices.Concat(shared, own)), nil
+}
+
+// accept is the header that asks for the formats.
+func (e *EndpointConfig) accept() string {
+	if len(e.ScrapeProtocols) == 0 {
+		return defaultAccept
+	}
+	var accept strings.Builder
+	for i, p := range e.ScrapeProtocols {
+		fmt.Fprintf(&accept, "%s;q=0.%d,", protocols[p], max(9-i, 2))
+	}
+	return accept.String() + "*/*;q=0.1"
+}
+
+// identity describes the endpoint; host is this machine's name.
+func (t target) identity(name, host string) *identity.Endpoint {
+	if t.socket != "" {
+		return &identity.Endpoint{Name: name, Address: t.socket, Scheme: t.url.Scheme, Local: true}
+	}
+	address := t.url.Hostname()
+	ip := net.ParseIP(address)
+	return &identity.Endpoint{
+		Name:    name,
+		Address: address,
+		Port:    portOf(t.url),
+		Scheme:  t.url.Scheme,
+		Local:   address == "localhost" || address == host || (ip != nil && ip.IsLoopback()),
+	}
+}
+
+func portOf(u *url.URL) int {
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		return port
+	}
+	if u.Scheme == "https" {
+		return 443
+	}
+	return 80
+}
+
+// answer is what a read gave, cut loose from the memory of the next one.
+type answer struct {
+	metrics               pmetric.MetricSlice
+	scraped, kept, missed int
+	targetInfo            exposition.Labels
+	remarks               []remark
+}
+
+// begin starts the read of an endpoint.
+func (e *endpoint) begin(ctx context.Context) *reading {
+	return &reading{
+		start:   time.Now(),
+		pending: guard.Go(ctx, &e.slot, e.read),
+	}
+}
+
+// reading is a read that goes on.
+type reading struct {
+	start   time.Time
+	pending *guard.Pending[*answer]
+}
+
+// finish waits for the read, and adds the endpoint's points to md.
+func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
+	got, err := r.pending.Wait()
+	rm := md.ResourceMetrics().AppendEmpty()
+	scope := rm.ScopeMetrics().AppendEmpty()
+	scope.Scope().SetName(metadata.ScopeName)
+	scope.Scope().SetVersion(e.set.Receiver.BuildInfo.Version)
+	up := int64(0)
+	if err == nil {
+		up = 1
+		got.metrics.MoveAndAppendTo(scope.Metrics())
+		e.describe(got.targetInfo)
+		e.news.tell(e.logger, got.remarks)
+	} else {
+		got = &answer{}
+	}
+	e.resource.CopyTo(rm.Resource())
+	e.health(scope.Metrics(), got, up, time.Since(r.start))
+	if err == nil {
+		return nil
+	}
+	return &scrapers.SourceError{Source: fmt.Sprintf("endpoint %s (%s)", e.name, e.target), Err: err}
+}
+
+// health adds the points that tell of the scrape.
+func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up int64, took time.Duration) {
+	now := pcommon.NewTimestampFromTime(time.Now())
+	e.builder.RecordWandbsysEndpointUpDataPoint(now, up, e.name)
+	e.builder.RecordWandbsysEndpointScrapeDurationDataPoint(now, took.Seconds(), e.name)
+	e.builder.RecordWandbsysEndpointSamplesScrapedDataPoint(now, int64(got.scraped), e.name)
+	e.builder.RecordWandbsysEndpointSamplesKeptDataPoint(now, int64(got.kept), e.name)
+	e.builder.RecordWandbsysEndpointLinesSkippedDataPoint(now, int64(got.missed), e.name)
+	for _, rm := range e.builder.Emit().ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			sm.Metrics().MoveAndAppendTo(to)
+		}
+	}
+}
+
+// describe gives the resource what target_info says. It stays while the endpoint is
+// down, so that its points do not move to another resource.
+func (e *endpoint) describe(info exposition.Labels) {
+	if len(info) == 0 {
+		return
+	}
+	e.resource = e.set.Identity.Endpoint(e.target.identity(e.name, e.set.Identity.HostName()))
+	attributes := e.resource.Attributes()
+	for _, l := range info {
+		if _, ours := attributes.Get(l.Name); ours || l.Name == "job" || l.Name == "instance" {
+			continue
+		}
+		attributes.PutStr(strings.Clone(l.Name), strings.Clone(e.writer.limits.Shown(l.Value)))
+	}
+}
+
+// read asks the endpoint once. It runs behind a guard.
+func (e *endpoint) read(ctx context.Context) (*answer, error) {
+	if e.client.http == nil {
+		if err := e.client.start(ctx, e.config, e.host, e.set.Receiver.TelemetrySettings); err != nil {
+			return nil, &fault{cause: "start", err: err}
+		}
+	}
+	body, contentType, err := e.client.get(ctx, e.target.url)
+	if err != nil {
+		return nil, e.explained(err)
+	}
+	now := pcommon.NewTimestampFromTime(time.Now())
+	scrape, err := e.parser.Parse(body, contentType, e.filter.Keep)
+	e.filter.Next()
+	if err != nil {
+		return nil, e.explained(&fault{cause: "parse", err: err})
+	}
+	return e.write(scrape, now), nil
+}
+
+// explained tells what to do about a limit.
+func (e *endpoint) explained(err error) error {
+	over, ok := errors.AsType[*exposition.LimitError](err)
+	if !ok {
+		return err
+	}
+	return &fault{cause: over.Key, err: fmt.Errorf("%w; raise %s, or filter", over, keyOf(e.name, over.Key))}
+}
+
+func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answer {
+	got := &answer{
+		metrics: pmetric.NewMetricSlice(),
+		scraped: scrape.Samples,
+		kept:    scrape.Kept,
+		missed:  scrape.Skipped,
+	}
+	got.metrics.EnsureCapacity(len(scrape.Families) + healthPoints)
+	e.writer.begin(got.metrics, now)
+	for i := range scrape.Families {
+		e.writer.family(&scrape.Families[i])
+	}
+	e.writer.finish(e.config.StaleMarkers)
+	got.targetInfo = slices.Clone(scrape.TargetInfo)
+	got.remarks = e.remarks(scrape)
+	return got
+}
+
+func (e *endpoint) shutdown() { e.client.shutdown() }

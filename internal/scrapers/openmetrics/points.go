@@ -1,0 +1,323 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package openmetrics
+
+import (
+	"encoding/hex"
+	"math"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/series"
+)
+
+const (
+	metricPrefix = "openmetrics."
+	// indexKey is the number of a label set, which W&B's tags end in.
+	indexKey = "wandb.index"
+	// maxPast and maxFuture bound explicit timestamps: what is beyond is no point of now.
+	maxPast, maxFuture = 5 * time.Minute, 10 * time.Minute
+)
+
+// writer turns the families of one scrape into metrics.
+type writer struct {
+	prefix  string // of metric names
+	tracker *series.Tracker
+	limits  exposition.Limits
+	honor   bool // explicit timestamps count
+
+	out pmetric.MetricSlice
+	now pcommon.Timestamp
+}
+
+// begin starts a scrape whose metrics go to out.
+func (w *writer) begin(out pmetric.MetricSlice, now pcommon.Timestamp) {
+	w.out, w.now = out, now
+	w.tracker.Begin(now)
+}
+
+// family writes all series of a family.
+func (w *writer) family(f *exposition.Family) {
+	if len(f.Samples) > 0 {
+		w.samples(f)
+	}
+	if len(f.Histograms)+len(f.Natives)+len(f.Summaries) == 0 {
+		return
+	}
+	name := w.name(f, false)
+	w.histograms(f, name)
+	w.natives(f, name)
+	w.summaries(f, name)
+}
+
+// name returns what is remembered of the family's metric.
+func (w *writer) name(f *exposition.Family, numbered bool) *series.Name {
+	name, fresh := w.tracker.Name(f.Name, numbered)
+	if fresh || name.Type != f.Type {
+		name.Metric, name.Unit, name.Type = w.prefix+strings.Clone(f.Name), unitOf(f.Name, f.Unit), f.Type
+	}
+	return name
+}
+
+func (w *writer) metric(f *exposition.Family, name *series.Name) pmetric.Metric {
+	m := w.out.AppendEmpty()
+	m.SetName(name.Metric)
+	m.SetDescription(f.Help)
+	m.SetUnit(name.Unit)
+	return m
+}
+
+// isNegative: a counter cannot be, so that what is below 0 is another thing.
+func isNegative(s *exposition.Sample) bool { return s.Value < 0 }
+
+func isFinite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
+
+// samples writes single values.
+func (w *writer) samples(f *exposition.Family) {
+	name := w.name(f, true)
+	cumulative := f.Type == exposition.TypeCounter || f.Type == exposition.TypeInfo || f.Type == exposition.TypeStateset
+	var gauge, sum pmetric.NumberDataPointSlice
+	haveGauge, haveSum := false, false
+	for i := range f.Samples {
+		s := &f.Samples[i]
+		if !cumulative || (f.Type == exposition.TypeCounter && isNegative(s)) {
+			if !haveGauge {
+				gauge, haveGauge = w.metric(f, name).SetEmptyGauge().DataPoints(), true
+				gauge.EnsureCapacity(len(f.Samples) - i)
+			}
+			w.gauge(gauge, name, s)
+			continue
+		}
+		if !haveSum {
+			sum, haveSum = w.sum(f, name), true
+			sum.EnsureCapacity(len(f.Samples) - i)
+		}
+		w.cumulative(sum, name, s)
+	}
+}
+
+func (w *writer) sum(f *exposition.Family, name *series.Name) pmetric.NumberDataPointSlice {
+	sum := w.metric(f, name).SetEmptySum()
+	sum.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	sum.SetIsMonotonic(f.Type == exposition.TypeCounter)
+	return sum.DataPoints()
+}
+
+func (w *writer) gauge(to pmetric.NumberDataPointSlice, name *series.Name, s *exposition.Sample) {
+	remembered := name.Gauge(s.Labels)
+	at, ok := w.time(s.Timestamp)
+	if !ok || !isFinite(s.Value) {
+		return
+	}
+	p := to.AppendEmpty()
+	p.SetTimestamp(at)
+	p.SetDoubleValue(s.Value)
+	w.labels(p.Attributes(), s.Labels, remembered)
+}
+
+func (w *writer) cumulative(to pmetric.NumberDataPointSlice, name *series.Name, s *exposition.Sample) {
+	if !isFinite(s.Value) {
+		name.Gauge(s.Labels) // only its number is known
+		return
+	}
+	remembered, start := name.Cumulative(s.Labels, s.Value, s.Start)
+	at, ok := w.time(s.Timestamp)
+	if !ok {
+		return
+	}
+	p := to.AppendEmpty()
+	p.SetTimestamp(at)
+	p.SetStartTimestamp(min(start, at))
+	p.SetDoubleValue(s.Value)
+	w.labels(p.Attributes(), s.Labels, remembered)
+	if s.Exemplar != nil {
+		w.exemplar(p.Exemplars().AppendEmpty(), s.Exemplar)
+	}
+}
+
+func (w *writer) histograms(f *exposition.Family, name *series.Name) {
+	if len(f.Histograms) == 0 {
+		return
+	}
+	m := w.metric(f, name).SetEmptyHistogram()
+	m.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	points := m.DataPoints()
+	points.EnsureCapacity(len(f.Histograms))
+	for i := range f.Histograms {
+		h := &f.Histograms[i]
+		_, start := name.Cumulative(h.Labels, float64(h.Count), h.Start)
+		at, ok := w.time(h.Timestamp)
+		if !ok {
+			continue
+		}
+		p := points.AppendEmpty()
+		p.SetTimestamp(at)
+		p.SetStartTimestamp(min(start, at))
+		p.SetCount(h.Count)
+		if h.HasSum {
+			p.SetSum(h.Sum)
+		}
+		p.ExplicitBounds().FromRaw(h.Bounds)
+		p.BucketCounts().FromRaw(h.Counts)
+		w.labels(p.Attributes(), h.Labels, nil)
+		w.exemplars(p.Exemplars(), h.Exemplars)
+	}
+}
+
+func (w *writer) natives(f *exposition.Family, name *series.Name) {
+	if len(f.Natives) == 0 {
+		return
+	}
+	m := w.metric(f, name).SetEmptyExponentialHistogram()
+	m.SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	points := m.DataPoints()
+	points.EnsureCapacity(len(f.Natives))
+	for i := range f.Natives {
+		h := &f.Natives[i]
+		remembered, start := name.Cumulative(h.Labels, float64(h.Count), h.Start)
+		remembered.Native = true
+		at, ok := w.time(h.Timestamp)
+		if !ok {
+			continue
+		}
+		p := points.AppendEmpty()
+		p.SetTimestamp(at)
+		p.SetStartTimestamp(min(start, at))
+		p.SetCount(h.Count)
+		if h.HasSum {
+			p.SetSum(h.Sum)
+		}
+		p.SetScale(h.Scale)
+		p.SetZeroCount(h.ZeroCount)
+		p.SetZeroThreshold(h.ZeroThreshold)
+		fillBuckets(p.Positive(), h.Positive)
+		fillBuckets(p.Negative(), h.Negative)
+		w.labels(p.Attributes(), h.Labels, nil)
+		w.exemplars(p.Exemplars(), h.Exemplars)
+	}
+}
+
+func fillBuckets(to pmetric.ExponentialHistogramDataPointBuckets, from exposition.ExponentialBuckets) {
+	to.SetOffset(from.Offset)
+	to.BucketCounts().FromRaw(from.Counts)
+}
+
+func (w *writer) summaries(f *exposition.Family, name *series.Name) {
+	if len(f.Summaries) == 0 {
+		return
+	}
+	points := w.metric(f, name).SetEmptySummary().DataPoints()
+	points.EnsureCapacity(len(f.Summaries))
+	for i := range f.Summaries {
+		s := &f.Summaries[i]
+		_, start := name.Cumulative(s.Labels, float64(s.Count), s.Start)
+		at, ok := w.time(s.Timestamp)
+		if !ok {
+			continue
+		}
+		p := points.AppendEmpty()
+		p.SetTimestamp(at)
+		p.SetStartTimestamp(min(start, at))
+		p.SetCount(s.Count)
+		if s.HasSum {
+			p.SetSum(s.Sum)
+		}
+		for _, q := range s.Quantiles {
+			v := p.QuantileValues().AppendEmpty()
+			v.SetQuantile(q.Quantile)
+			v.SetValue(q.Value)
+		}
+		w.labels(p.Attributes(), s.Labels, nil)
+	}
+}
+
+// time returns when a point was measured; an explicit time that is not about now makes
+// it no point.
+func (w *writer) time(explicit exposition.Time) (pcommon.Timestamp, bool) {
+	if !w.honor || !explicit.Known {
+		return w.now, true
+	}
+	at, now := time.UnixMilli(explicit.Millis), w.now.AsTime()
+	if at.Before(now.Add(-maxPast)) || at.After(now.Add(maxFuture)) {
+		return 0, false
+	}
+	return pcommon.NewTimestampFromTime(at), true
+}
+
+// labels are a point's attributes, and with them the number of its label set.
+func (w *writer) labels(to pcommon.Map, labels exposition.Labels, remembered *series.Series) {
+	to.EnsureCapacity(len(labels) + 1)
+	for _, l := range labels {
+		to.PutStr(l.Name, w.limits.Shown(l.Value))
+	}
+	if remembered == nil {
+		return
+	}
+	if index, ok := remembered.Index(); ok {
+		to.PutInt(indexKey, int64(index))
+	}
+}
+
+func (w *writer) exemplars(to pmetric.ExemplarSlice, from []exposition.Exemplar) {
+	to.EnsureCapacity(len(from))
+	for i := range from {
+		w.exemplar(to.AppendEmpty(), &from[i])
+	}
+}
+
+// exemplar copies one; the labels that name a span go to the fields for that.
+func (w *writer) exemplar(to pmetric.Exemplar, from *exposition.Exemplar) {
+	to.SetDoubleValue(from.Value)
+	to.SetTimestamp(w.now)
+	if from.Timestamp.Known {
+		to.SetTimestamp(pcommon.NewTimestampFromTime(time.UnixMilli(from.Timestamp.Millis)))
+	}
+	for _, l := range from.Labels {
+		if !setSpan(to, l) {
+			to.FilteredAttributes().PutStr(l.Name, w.limits.Shown(l.Value))
+		}
+	}
+}
+
+// setSpan tells whether a label names the trace or the span, as far as its form says.
+func setSpan(to pmetric.Exemplar, l exposition.Label) bool {
+	switch l.Name {
+	case "trace_id":
+		var id pcommon.TraceID
+		if fillID(id[:], l.Value) {
+			to.SetTraceID(id)
+			return true
+		}
+	case "span_id":
+		var id pcommon.SpanID
+		if fillID(id[:], l.Value) {
+			to.SetSpanID(id)
+			return true
+		}
+	}
+	return false
+}
+
+// fillID reads an id that is as long as to.
+func fillID(to []byte, text string) bool {
+	if len(text) != hex.EncodedLen(len(to)) {
+		return false
+	}
+	_, err := hex.Decode(to, []byte(text))
+	return err == nil
+}
+
+// finish ends the scrape. Metrics whose values are all not finite have numbers in
+// tags, and no point.
+func (w *writer) finish(markers bool) {
+	if markers {
+		w.stale()
+	}
+	w.out.RemoveIf(isEmpty)
+	w.tracker.End()
+}
