@@ -164,13 +164,13 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return errors.Join(errs...)
 }
 
-// section is Config without its Unmarshal.
-type section Config
+// plainConfig is Config without its Unmarshal.
+type plainConfig Config
 
 // decodeOwn reads all keys but `endpoints`. What decoding refuses it names after the
 // type, which users know as Config from every component.
 func decodeOwn(own *confmap.Conf, c *Config) error {
-	type Config section
+	type Config plainConfig
 	return own.Unmarshal((*Config)(c))
 }
 

@@ -15,10 +15,11 @@ import (
 // maxNews is how many remarks are told of an endpoint whose lines are always new.
 const maxNews = 100
 
-// remark is something about a body that cost data, or may have. It is told once for
-// each kind.
+// remark is something about a body that cost data, or may have.
 type remark struct {
-	kind, text string
+	// kinds are what it is about: it is told when one of them is new.
+	kinds []string
+	text  string
 }
 
 // news remembers what was told.
@@ -29,29 +30,39 @@ type news struct {
 // tell logs what was not told before.
 func (n *news) tell(logger *zap.Logger, remarks []remark) {
 	for _, r := range remarks {
-		if n.told[r.kind] || len(n.told) > maxNews {
+		if !n.isNew(r) {
 			continue
 		}
-		if n.told == nil {
-			n.told = map[string]bool{}
-		}
-		n.told[r.kind] = true
-		if len(n.told) > maxNews {
-			logger.Warn("The endpoint has more and more to remark on; no more is told")
-			return
-		}
 		logger.Warn("The endpoint's answer is not as it should be", zap.String("what", r.text))
+		if len(n.told) >= maxNews {
+			logger.Warn("The endpoint has more and more to remark on; no more is told")
+		}
 	}
+}
+
+// isNew tells whether a remark has a kind that was not told, and counts it as told.
+func (n *news) isNew(r remark) bool {
+	if len(n.told) >= maxNews {
+		return false
+	}
+	if n.told == nil {
+		n.told = map[string]bool{}
+	}
+	before := len(n.told)
+	for _, kind := range r.kinds {
+		n.told[kind] = true
+	}
+	return len(n.told) > before
 }
 
 // remarks are about a scrape that succeeded.
 func (e *endpoint) remarks(s *exposition.Scrape) []remark {
 	var all []remark
 	add := func(kind, format string, args ...any) {
-		all = append(all, remark{kind: kind, text: fmt.Sprintf(format, args...)})
+		all = append(all, remark{kinds: []string{kind}, text: fmt.Sprintf(format, args...)})
 	}
-	for _, line := range s.SkippedLines {
-		add("skipped "+line.Reason, "%s: skipped (%d in this scrape)", line, s.Skipped)
+	if s.Skipped > 0 {
+		all = append(all, skipped(s))
 	}
 	if s.MissingEOF {
 		add("eof", "an OpenMetrics body ends without # EOF: it may be cut")
@@ -75,4 +86,17 @@ func (e *endpoint) remarks(s *exposition.Scrape) []remark {
 		add("index", "%s has more label sets than W&B's tags can number: new ones have no %s, and no name in tag and sdk naming", metric, indexKey)
 	}
 	return all
+}
+
+// skipped names the first lines. Their numbers may change with every scrape, their
+// reasons do not.
+func skipped(s *exposition.Scrape) remark {
+	r := remark{}
+	var lines []string
+	for _, line := range s.SkippedLines {
+		r.kinds = append(r.kinds, "skipped "+line.Reason)
+		lines = append(lines, line.String())
+	}
+	r.text = fmt.Sprintf("skipped %d lines, such as %s", s.Skipped, strings.Join(lines, "; "))
+	return r
 }

@@ -99,11 +99,15 @@ func PointsOf(md pmetric.Metrics) []Point {
 	return points
 }
 
+// numbersOf are the points with a single value.
 func numbersOf(m pmetric.Metric) pmetric.NumberDataPointSlice {
-	if m.Type() == pmetric.MetricTypeSum {
+	switch m.Type() {
+	case pmetric.MetricTypeSum:
 		return m.Sum().DataPoints()
+	case pmetric.MetricTypeGauge:
+		return m.Gauge().DataPoints()
 	}
-	return m.Gauge().DataPoints()
+	return pmetric.NewNumberDataPointSlice()
 }
 
 // RequireSane wants what holds for every payload.
