@@ -8,6 +8,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics"
 )
 
 // families lists what this build can measure. A new family is one line here
@@ -17,5 +18,6 @@ func families() []scrapers.Factory {
 		host.NewFactory(),
 		nvidia.NewFactory(),
 		amd.NewFactory(),
+		openmetrics.NewFactory(),
 	}
 }

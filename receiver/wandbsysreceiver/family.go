@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,7 +104,7 @@ func (f *family) scrape(ctx context.Context) (pmetric.Metrics, error) {
 		return md, nil
 	}
 	md, limitErr := f.limit(md)
-	change := f.health.record(md.DataPointCount(), errors.Join(err, limitErr), time.Since(begin))
+	change := f.health.record(measurements(md), errors.Join(err, limitErr), time.Since(begin))
 	if f.health.is(stateAbsent) {
 		f.nextProbe = time.Now().Add(f.detectionInterval)
 	}
@@ -159,8 +160,26 @@ func (f *family) limit(md pmetric.Metrics) (pmetric.Metrics, error) {
 	}
 }
 
-// keepPoints keeps the first n data points. Families emit gauges and sums only
-// beyond OpenMetrics' types, each of which is a slice of points.
+// ownPrefix is that of the metrics by which a family tells of its sources.
+const ownPrefix = "wandbsys_"
+
+// measurements is the number of points that measure something: that a source is down
+// is no sign of a family's life.
+func measurements(md pmetric.Metrics) int {
+	n := 0
+	for _, rm := range md.ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			for _, m := range sm.Metrics().All() {
+				if !strings.HasPrefix(m.Name(), ownPrefix) {
+					n += pointCount(m)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// keepPoints keeps the first n data points.
 func keepPoints(md pmetric.Metrics, n int) {
 	md.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
 		rm.ScopeMetrics().RemoveIf(func(sm pmetric.ScopeMetrics) bool {
