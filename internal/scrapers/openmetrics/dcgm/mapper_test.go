@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -325,8 +326,8 @@ func memoryOf(values map[string]float64) map[string]float64 {
 	memory := map[string]float64{}
 	for key, value := range values {
 		name, attributes, _ := strings.Cut(key, " ")
-		if gi := strings.Index(attributes, "mig_gi="); gi >= 0 {
-			name += " " + attributes[gi+len("mig_gi="):]
+		if _, gi, ok := strings.Cut(attributes, "mig_gi="); ok {
+			name += " " + gi
 		}
 		if name = strings.TrimPrefix(name, "gpu."); !strings.HasPrefix(strings.TrimPrefix(name, "mig."), "memory") {
 			continue
@@ -668,7 +669,7 @@ func BenchmarkMapper(b *testing.B) {
 					{Name: "UUID", Value: fmt.Sprint("GPU-00000000-0000-4000-8000-", gpu)},
 					{Name: "container", Value: "train"},
 					{Name: "device", Value: fmt.Sprint("nvidia", gpu)},
-					{Name: "gpu", Value: fmt.Sprint(gpu)},
+					{Name: "gpu", Value: strconv.Itoa(gpu)},
 					{Name: "hostname", Value: "node-a"},
 					{Name: "modelName", Value: "NVIDIA H100 80GB HBM3"},
 					{Name: "namespace", Value: "team"},
