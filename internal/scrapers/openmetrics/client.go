@@ -55,6 +55,8 @@ type client struct {
 	timeout   time.Duration
 	limit     int64
 	limitKey  string
+	// given is what the last request had of the timeout.
+	given time.Duration
 
 	body bytes.Buffer
 	in   *bufio.Reader
@@ -118,7 +120,8 @@ func (h *transportHook) GetHTTPRoundTripper(context.Context) (extensionmiddlewar
 // get asks for a URL and returns the body, decompressed, and its Content-Type. The
 // body is valid until the next get.
 func (c *client) get(ctx context.Context, from *url.URL) (body []byte, contentType string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	c.given = c.timeLeft(ctx)
+	ctx, cancel := context.WithTimeout(ctx, c.given)
 	defer cancel()
 	response, err := c.send(ctx, from)
 	if err != nil {
@@ -132,6 +135,19 @@ func (c *client) get(ctx context.Context, from *url.URL) (body []byte, contentTy
 		return nil, "", c.fault("body", fmt.Errorf("reading the answer: %w", err))
 	}
 	return c.body.Bytes(), response.Header.Get("Content-Type"), nil
+}
+
+// requestShare is the part of a scrape's time that a request may take: who waits for
+// the scrape should hear from here what it was that took so long.
+const requestShare = 0.9
+
+// timeLeft is how long a request may take.
+func (c *client) timeLeft(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return c.timeout
+	}
+	return min(c.timeout, time.Duration(float64(time.Until(end))*requestShare))
 }
 
 func (c *client) send(ctx context.Context, from *url.URL) (*http.Response, error) {
@@ -151,7 +167,7 @@ func (c *client) fault(cause string, err error) *fault {
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return &fault{cause: "timeout", err: fmt.Errorf("no whole answer in time (%s): %w", c.timeout, context.DeadlineExceeded)}
+		return &fault{cause: "timeout", err: fmt.Errorf("no whole answer in time (%s): %w", c.given.Round(time.Millisecond), context.DeadlineExceeded)}
 	}
 	return &fault{cause: cause, err: err}
 }
