@@ -125,14 +125,14 @@ func (c *client) get(ctx context.Context, from *url.URL) (body []byte, contentTy
 	defer cancel()
 	response, err := c.send(ctx, from)
 	if err != nil {
-		return nil, "", c.fault("connect", err)
+		return nil, "", c.fault(ctx, "connect", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing is lost
 	if response.StatusCode != http.StatusOK {
 		return nil, "", c.refusal(response)
 	}
 	if err := c.read(response); err != nil {
-		return nil, "", c.fault("body", fmt.Errorf("reading the answer: %w", err))
+		return nil, "", c.fault(ctx, "body", fmt.Errorf("reading the answer: %w", err))
 	}
 	return c.body.Bytes(), response.Header.Get("Content-Type"), nil
 }
@@ -161,12 +161,13 @@ func (c *client) send(ctx context.Context, from *url.URL) (*http.Response, error
 	return c.http.Do(request)
 }
 
-// fault tells what went wrong without the URL, whose parameters may be secrets.
-func (c *client) fault(cause string, err error) *fault {
+// fault tells what went wrong without the URL, whose parameters may be secrets. When the
+// time is over the connection is closed, which may be all that err knows of it.
+func (c *client) fault(ctx context.Context, cause string, err error) *fault {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return &fault{cause: "timeout", err: fmt.Errorf("no whole answer in time (%s): %w", c.given.Round(time.Millisecond), context.DeadlineExceeded)}
 	}
 	return &fault{cause: cause, err: err}
