@@ -55,6 +55,8 @@ type client struct {
 	timeout   time.Duration
 	limit     int64
 	limitKey  string
+	// given is what the last request had of the timeout.
+	given time.Duration
 
 	body bytes.Buffer
 	in   *bufio.Reader
@@ -118,20 +120,34 @@ func (h *transportHook) GetHTTPRoundTripper(context.Context) (extensionmiddlewar
 // get asks for a URL and returns the body, decompressed, and its Content-Type. The
 // body is valid until the next get.
 func (c *client) get(ctx context.Context, from *url.URL) (body []byte, contentType string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	c.given = c.timeLeft(ctx)
+	ctx, cancel := context.WithTimeout(ctx, c.given)
 	defer cancel()
 	response, err := c.send(ctx, from)
 	if err != nil {
-		return nil, "", c.fault("connect", err)
+		return nil, "", c.fault(ctx, "connect", err)
 	}
 	defer response.Body.Close() //nolint:errcheck // nothing is lost
 	if response.StatusCode != http.StatusOK {
-		return nil, "", refusal(response)
+		return nil, "", c.refusal(response)
 	}
 	if err := c.read(response); err != nil {
-		return nil, "", c.fault("body", fmt.Errorf("reading the answer: %w", err))
+		return nil, "", c.fault(ctx, "body", fmt.Errorf("reading the answer: %w", err))
 	}
 	return c.body.Bytes(), response.Header.Get("Content-Type"), nil
+}
+
+// requestShare is the part of a scrape's time that a request may take: who waits for
+// the scrape should hear from here what it was that took so long.
+const requestShare = 0.9
+
+// timeLeft is how long a request may take.
+func (c *client) timeLeft(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return c.timeout
+	}
+	return min(c.timeout, time.Duration(float64(time.Until(end))*requestShare))
 }
 
 func (c *client) send(ctx context.Context, from *url.URL) (*http.Response, error) {
@@ -145,54 +161,76 @@ func (c *client) send(ctx context.Context, from *url.URL) (*http.Response, error
 	return c.http.Do(request)
 }
 
-// fault tells what went wrong without the URL, whose parameters may be secrets.
-func (c *client) fault(cause string, err error) *fault {
+// fault tells what went wrong without the URL, whose parameters may be secrets. When the
+// time is over the connection is closed, which may be all that err knows of it.
+func (c *client) fault(ctx context.Context, cause string, err error) *fault {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return &fault{cause: "timeout", err: fmt.Errorf("no whole answer in time (%s): %w", c.timeout, context.DeadlineExceeded)}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return &fault{cause: "timeout", err: fmt.Errorf("no whole answer in time (%s): %w", c.given.Round(time.Millisecond), context.DeadlineExceeded)}
 	}
 	return &fault{cause: cause, err: err}
 }
 
 // refusal is the error for an answer that is not 200: what the server says often tells
 // what to do.
-func refusal(response *http.Response) *fault {
+func (c *client) refusal(response *http.Response) *fault {
 	text := fmt.Sprintf("the endpoint answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	if to, err := response.Location(); err == nil {
 		text += " to " + target{url: to}.String() + ", which is not followed"
 	}
-	said, err := io.ReadAll(io.LimitReader(response.Body, shownAnswer))
-	if said = bytes.TrimSpace(said); err == nil && len(said) > 0 {
-		text += fmt.Sprintf(": %q", strings.ToValidUTF8(string(said), ""))
+	if said := c.said(response); said != "" {
+		text += fmt.Sprintf(": %q", said)
 	}
 	return &fault{cause: fmt.Sprint("status ", response.StatusCode), err: errors.New(text)}
 }
 
-// read takes the body in. Whether it is compressed shows in its first two bytes: some
-// servers do not say so, and no exposition begins like that.
+// said is the beginning of what a server says beside its refusal.
+func (c *client) said(response *http.Response) string {
+	plain, err := c.open(response)
+	if err != nil {
+		return ""
+	}
+	defer c.in.Reset(nil)
+	said, err := io.ReadAll(io.LimitReader(plain, shownAnswer))
+	if err != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(string(bytes.TrimSpace(said)), "")
+}
+
+// read takes the body in.
 func (c *client) read(response *http.Response) error {
+	plain, err := c.open(response)
+	if err != nil {
+		return err
+	}
+	defer c.in.Reset(nil)
+	c.body.Reset()
+	_, err = c.body.ReadFrom(guard.LimitReader(plain, c.limit, "the body", c.limitKey))
+	return err
+}
+
+// open returns the body as it was before compression. Whether it is compressed shows in
+// its first two bytes: some servers do not say so, and no exposition begins like that.
+func (c *client) open(response *http.Response) (io.Reader, error) {
 	switch encoding := strings.ToLower(strings.TrimSpace(response.Header.Get("Content-Encoding"))); encoding {
 	case "", "identity", "gzip", "x-gzip":
 	default:
-		return fmt.Errorf("the encoding %q was not asked for", encoding)
+		return nil, fmt.Errorf("the encoding %q was not asked for", encoding)
 	}
-	c.body.Reset()
 	if c.in == nil {
 		c.in = bufio.NewReader(nil)
 	}
 	c.in.Reset(response.Body)
-	defer c.in.Reset(nil)
-	plain := io.Reader(c.in)
-	if magic, _ := c.in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		if err := c.unzip(); err != nil {
-			return err
-		}
-		plain = c.zip
+	if magic, _ := c.in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return c.in, nil
 	}
-	_, err := c.body.ReadFrom(guard.LimitReader(plain, c.limit, "the body", c.limitKey))
-	return err
+	if err := c.unzip(); err != nil {
+		return nil, err
+	}
+	return c.zip, nil
 }
 
 func (c *client) unzip() error {

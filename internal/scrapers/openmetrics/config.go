@@ -253,6 +253,7 @@ func (c *Config) validateEndpoint(name string) error {
 	}
 	_, err := parseTarget(e.ClientConfig.Endpoint)
 	check(err)
+	check(e.checkProxy())
 	check(e.checkTimeout(c.CommonConfig.Timing.Timeout))
 	check(e.checkMode())
 	for _, limit := range e.limitKeys() {
@@ -264,6 +265,18 @@ func (c *Config) validateEndpoint(name string) error {
 	errs = append(errs, err)
 	_, err = filter.Parse(key+"::exclude", e.Exclude)
 	return errors.Join(append(errs, err)...)
+}
+
+// checkProxy wants a URL. What is wrong with it is not repeated: it may hold a password.
+func (e *EndpointConfig) checkProxy() error {
+	if e.ClientConfig.ProxyURL == "" {
+		return nil
+	}
+	u, err := url.ParseRequestURI(e.ClientConfig.ProxyURL)
+	if err != nil || u.Hostname() == "" {
+		return errors.New("proxy_url: is not a URL such as http://proxy:3128")
+	}
+	return nil
 }
 
 // checkTimeout wants a time that can pass within a scrape.

@@ -176,13 +176,15 @@ type answer struct {
 	scraped, kept, missed int
 	targetInfo            exposition.Labels
 	remarks               []remark
+	// took is how long the read was.
+	took time.Duration
 }
 
 // begin starts the read of an endpoint.
 func (e *endpoint) begin(ctx context.Context) *reading {
 	return &reading{
 		start:   time.Now(),
-		pending: guard.Go(ctx, &e.slot, e.read),
+		pending: guard.Go(ctx, &e.slot, e.timed),
 	}
 }
 
@@ -195,8 +197,9 @@ type reading struct {
 // finish waits for the read, and adds the endpoint's points to md.
 func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 	got, err := r.pending.Wait()
-	if got == nil {
+	if got == nil { // given up
 		got = newAnswer()
+		got.took = time.Since(r.start)
 	}
 	e.describe(got.targetInfo)
 	e.news.tell(e.logger, got.remarks)
@@ -206,7 +209,7 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 	scope.Scope().SetName(metadata.ScopeName)
 	scope.Scope().SetVersion(e.set.Receiver.BuildInfo.Version)
 	got.metrics.MoveAndAppendTo(scope.Metrics())
-	e.health(scope.Metrics(), got, err == nil, time.Since(r.start))
+	e.health(scope.Metrics(), got, err == nil)
 	got.mapped.MoveAndAppendTo(rm.ScopeMetrics())
 	if err == nil {
 		return nil
@@ -219,10 +222,10 @@ func newAnswer() *answer {
 }
 
 // health adds the points that tell of the scrape.
-func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool, took time.Duration) {
+func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool) {
 	now := pcommon.NewTimestampFromTime(time.Now())
 	e.builder.RecordWandbsysEndpointUpDataPoint(now, gpus.ZeroOrOne(up), e.name)
-	e.builder.RecordWandbsysEndpointScrapeDurationDataPoint(now, took.Seconds(), e.name)
+	e.builder.RecordWandbsysEndpointScrapeDurationDataPoint(now, got.took.Seconds(), e.name)
 	e.builder.RecordWandbsysEndpointSamplesScrapedDataPoint(now, int64(got.scraped), e.name)
 	e.builder.RecordWandbsysEndpointSamplesKeptDataPoint(now, int64(got.kept), e.name)
 	e.builder.RecordWandbsysEndpointLinesSkippedDataPoint(now, int64(got.missed), e.name)
@@ -247,6 +250,18 @@ func (e *endpoint) describe(info exposition.Labels) {
 		}
 		attributes.PutStr(strings.Clone(l.Name), strings.Clone(e.writer.limits.Shown(l.Value)))
 	}
+}
+
+// timed is read, with the time it took: the other endpoints, for which finish waits
+// too, are not in it.
+func (e *endpoint) timed(ctx context.Context) (*answer, error) {
+	start := time.Now()
+	got, err := e.read(ctx)
+	if got == nil {
+		got = newAnswer()
+	}
+	got.took = time.Since(start)
+	return got, err
 }
 
 // read asks the endpoint once. It runs behind a guard. There may be an answer beside

@@ -22,6 +22,8 @@ const (
 	indexKey = "wandb.index"
 	// maxPast and maxFuture bound explicit timestamps: what is beyond is no point of now.
 	maxPast, maxFuture = 5 * time.Minute, 10 * time.Minute
+	// latestMillis is the last time that OpenTelemetry's nanoseconds can express.
+	latestMillis = math.MaxInt64 / int64(time.Millisecond)
 )
 
 // writer turns the families of one scrape into metrics.
@@ -150,7 +152,8 @@ func (w *writer) histograms(f *exposition.Family, name *series.Name) {
 	points.EnsureCapacity(len(f.Histograms))
 	for i := range f.Histograms {
 		h := &f.Histograms[i]
-		_, start := name.Cumulative(h.Labels, float64(h.Count), h.Start)
+		remembered, start := name.Cumulative(h.Labels, float64(h.Count), h.Start)
+		remembered.Native = false
 		at, ok := w.time(h.Timestamp)
 		if !ok {
 			continue
@@ -274,7 +277,7 @@ func (w *writer) exemplars(to pmetric.ExemplarSlice, from []exposition.Exemplar)
 func (w *writer) exemplar(to pmetric.Exemplar, from *exposition.Exemplar) {
 	to.SetDoubleValue(from.Value)
 	to.SetTimestamp(w.now)
-	if from.Timestamp.Known {
+	if from.Timestamp.Known && from.Timestamp.Millis > 0 && from.Timestamp.Millis <= latestMillis {
 		to.SetTimestamp(pcommon.NewTimestampFromTime(time.UnixMilli(from.Timestamp.Millis)))
 	}
 	for _, l := range from.Labels {
