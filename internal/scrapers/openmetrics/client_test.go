@@ -33,6 +33,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 )
 
 const goodBody = "# TYPE m gauge\nm 7\n"
@@ -78,7 +79,7 @@ func failureOf(t testing.TB, md pmetric.Metrics, err error) failed {
 	assert.NotContains(t, metricsOf(md), "openmetrics.e.m")
 	source, ok := errors.AsType[*scrapers.SourceError](err)
 	require.True(t, ok)
-	cause, ok := errors.AsType[*fault](err)
+	cause, ok := errors.AsType[*fetch.Fault](err)
 	require.True(t, ok, "%v has no cause", err)
 	return failed{source.Source, cause.Cause(), source.Err.Error()}
 }
@@ -438,7 +439,7 @@ func TestAnExtensionThatIsMissingCostsOneEndpoint(t *testing.T) {
 		text string
 	}{
 		"no extension at all": {nil, `making the HTTP client: failed to resolve authenticator "bearertokenauth/exporter": authenticator not found`},
-		"another":             {hosted{hookID: &authentication{}}, `making the HTTP client: failed to resolve authenticator "bearertokenauth/exporter": authenticator not found`},
+		"another":             {hosted{component.MustNewID("another"): &authentication{}}, `making the HTTP client: failed to resolve authenticator "bearertokenauth/exporter": authenticator not found`},
 		"one that fails":      {hosted{authID: &authentication{}}, "making the HTTP client: no credentials are there"},
 		"one for others":      {hosted{authID: struct{ component.Component }{}}, "making the HTTP client: requested authenticator is not a HTTP client authenticator"},
 	} {
