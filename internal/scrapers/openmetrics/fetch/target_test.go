@@ -63,7 +63,7 @@ func TestTargetsThatAreNone(t *testing.T) {
 		"http://h/\x00?s=secret": "endpoint: is not a URL",
 	} {
 		_, err := ParseTarget(text)
-		assert.EqualError(t, err, want, text)
+		require.EqualError(t, err, want, text)
 		_, err = New(Options{})
 		require.Error(t, err)
 	}
