@@ -524,15 +524,15 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuCorrectedMemoryErrors: metricInfo{
 		Name:       "gpu.correctedMemoryErrors",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuDramActive: metricInfo{
 		Name:       "gpu.dramActive",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuEncoderUtilization: metricInfo{
 		Name:       "gpu.encoderUtilization",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuEnergy: metricInfo{
 		Name:       "gpu.energy",
@@ -540,7 +540,7 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuEnforcedPowerLimitWatts: metricInfo{
 		Name:       "gpu.enforcedPowerLimitWatts",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuFanSpeed: metricInfo{
 		Name:       "gpu.fanSpeed",
@@ -552,7 +552,7 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuGpu: metricInfo{
 		Name:       "gpu.gpu",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuGraphicsClock: metricInfo{
 		Name:       "gpu.graphicsClock",
@@ -560,7 +560,7 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuMaxOpTemp: metricInfo{
 		Name:       "gpu.maxOpTemp",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuMaxPcieLinkGen: metricInfo{
 		Name:       "gpu.maxPcieLinkGen",
@@ -572,27 +572,27 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuMemory: metricInfo{
 		Name:       "gpu.memory",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuMemoryAllocated: metricInfo{
 		Name:       "gpu.memoryAllocated",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "gpu_parent"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "gpu_parent", "node"},
 	},
 	GpuMemoryAllocatedBytes: metricInfo{
 		Name:       "gpu.memoryAllocatedBytes",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "node"},
 	},
 	GpuMemoryClock: metricInfo{
 		Name:       "gpu.memoryClock",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuMemoryFree: metricInfo{
 		Name:       "gpu.memoryFree",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuMemoryMaxOpTemp: metricInfo{
 		Name:       "gpu.memoryMaxOpTemp",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuMemoryOverDrive: metricInfo{
 		Name:       "gpu.memoryOverDrive",
@@ -604,11 +604,11 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuMemoryTemp: metricInfo{
 		Name:       "gpu.memoryTemp",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuMemoryTotal: metricInfo{
 		Name:       "gpu.memoryTotal",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "gpu_parent"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "memory_unified", "gpu_parent", "node"},
 	},
 	GpuMemoryUsed: metricInfo{
 		Name:       "gpu.memoryUsed",
@@ -616,35 +616,35 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuMigDramActive: metricInfo{
 		Name:       "gpu.mig.dramActive",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigMemoryAllocated: metricInfo{
 		Name:       "gpu.mig.memoryAllocated",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigMemoryAllocatedBytes: metricInfo{
 		Name:       "gpu.mig.memoryAllocatedBytes",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigMemoryTotal: metricInfo{
 		Name:       "gpu.mig.memoryTotal",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigPipeFp16Active: metricInfo{
 		Name:       "gpu.mig.pipeFp16Active",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigPipeFp32Active: metricInfo{
 		Name:       "gpu.mig.pipeFp32Active",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigPipeFp64Active: metricInfo{
 		Name:       "gpu.mig.pipeFp64Active",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigPipeTensorActive: metricInfo{
 		Name:       "gpu.mig.pipeTensorActive",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigPipeTensorHmmaActive: metricInfo{
 		Name:       "gpu.mig.pipeTensorHmmaActive",
@@ -652,19 +652,19 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuMigSmActive: metricInfo{
 		Name:       "gpu.mig.smActive",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuMigSmOccupancy: metricInfo{
 		Name:       "gpu.mig.smOccupancy",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "mig_gi", "mig_ci", "mig_profile", "node"},
 	},
 	GpuNvlinkRxBytes: metricInfo{
 		Name:       "gpu.nvlinkRxBytes",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuNvlinkTxBytes: metricInfo{
 		Name:       "gpu.nvlinkTxBytes",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPcieLinkGen: metricInfo{
 		Name:       "gpu.pcieLinkGen",
@@ -684,27 +684,27 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuPcieRxBytes: metricInfo{
 		Name:       "gpu.pcieRxBytes",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPcieTxBytes: metricInfo{
 		Name:       "gpu.pcieTxBytes",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPipeFp16Active: metricInfo{
 		Name:       "gpu.pipeFp16Active",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPipeFp32Active: metricInfo{
 		Name:       "gpu.pipeFp32Active",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPipeFp64Active: metricInfo{
 		Name:       "gpu.pipeFp64Active",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPipeTensorActive: metricInfo{
 		Name:       "gpu.pipeTensorActive",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPipeTensorHmmaActive: metricInfo{
 		Name:       "gpu.pipeTensorHmmaActive",
@@ -712,11 +712,11 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuPowerPercent: metricInfo{
 		Name:       "gpu.powerPercent",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuPowerWatts: metricInfo{
 		Name:       "gpu.powerWatts",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuProcessCorrectedMemoryErrors: metricInfo{
 		Name:       "gpu.process.correctedMemoryErrors",
@@ -816,27 +816,27 @@ var MetricsInfo = metricsInfo{
 	},
 	GpuSmActive: metricInfo{
 		Name:       "gpu.smActive",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuSmClock: metricInfo{
 		Name:       "gpu.smClock",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuSmOccupancy: metricInfo{
 		Name:       "gpu.smOccupancy",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuTemp: metricInfo{
 		Name:       "gpu.temp",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "sensor"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "sensor", "node"},
 	},
 	GpuTotalEnergyConsumption: metricInfo{
 		Name:       "gpu.totalEnergyConsumption",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuUnCorrectedMemoryErrors: metricInfo{
 		Name:       "gpu.unCorrectedMemoryErrors",
-		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model"},
+		Attributes: []string{"gpu_index", "gpu_vendor", "gpu_uuid", "gpu_model", "node"},
 	},
 	GpuXidErrors: metricInfo{
 		Name:       "gpu.xidErrors",
@@ -1359,6 +1359,12 @@ func WithMigGiMetricAttribute(migGiAttributeValue int64) MetricAttributeOption {
 func WithMigProfileMetricAttribute(migProfileAttributeValue string) MetricAttributeOption {
 	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
 		dp.Attributes().PutStr("mig_profile", migProfileAttributeValue)
+	})
+}
+
+func WithNodeMetricAttribute(nodeAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("node", nodeAttributeValue)
 	})
 }
 
@@ -2583,7 +2589,7 @@ type metricGpuCorrectedMemoryErrors struct {
 // init fills gpu.correctedMemoryErrors metric with initial data.
 func (m *metricGpuCorrectedMemoryErrors) init() {
 	m.data.SetName("gpu.correctedMemoryErrors")
-	m.data.SetDescription("Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. AMD, with `extended` only: `ce` of ras/umc_err_count; amd-smi ecc_blocks.UMC.correctable_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetDescription("Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. DCGM: DCGM_FI_DEV_ECC_SBE_VOL_DEV. AMD, with `extended` only: `ce` of ras/umc_err_count; amd-smi ecc_blocks.UMC.correctable_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -2641,7 +2647,7 @@ type metricGpuDramActive struct {
 // init fills gpu.dramActive metric with initial data.
 func (m *metricGpuDramActive) init() {
 	m.data.SetName("gpu.dramActive")
-	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the memory interface moved data, mean of the last interval; GPM metric 10 DRAM_BW_UTIL between two scrapes. DCGM sources: DCGM_FI_PROF_DRAM_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the memory interface moved data, mean of the last interval; GPM metric 10 DRAM_BW_UTIL between two scrapes. DCGM: DCGM_FI_PROF_DRAM_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -2697,7 +2703,7 @@ type metricGpuEncoderUtilization struct {
 // init fills gpu.encoderUtilization metric with initial data.
 func (m *metricGpuEncoderUtilization) init() {
 	m.data.SetName("gpu.encoderUtilization")
-	m.data.SetDescription("Utilisation of the video encoder. 0 to 100. NVIDIA: nvmlDeviceGetEncoderUtilization; values above 100 are dropped; absent for a board in MIG mode. Not for AMD and Apple.")
+	m.data.SetDescription("Utilisation of the video encoder. 0 to 100. NVIDIA: nvmlDeviceGetEncoderUtilization; values above 100 are dropped; absent for a board in MIG mode. DCGM: DCGM_FI_DEV_ENC_UTIL. Not for AMD and Apple.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -2811,7 +2817,7 @@ type metricGpuEnforcedPowerLimitWatts struct {
 // init fills gpu.enforcedPowerLimitWatts metric with initial data.
 func (m *metricGpuEnforcedPowerLimitWatts) init() {
 	m.data.SetName("gpu.enforcedPowerLimitWatts")
-	m.data.SetDescription("Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. Absent when 0, 10 kW or more, or not supported. Not for AMD and Apple.")
+	m.data.SetDescription("Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. DCGM: DCGM_FI_DEV_ENFORCED_POWER_LIMIT. Absent when 0, 10 kW or more, or not supported. Not for AMD and Apple.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -2979,7 +2985,7 @@ type metricGpuGpu struct {
 // init fills gpu.gpu metric with initial data.
 func (m *metricGpuGpu) init() {
 	m.data.SetName("gpu.gpu")
-	m.data.SetDescription("Share of time in which the GPU was busy. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .gpu, share of the driver's last 1/6 to 1 s in which a kernel ran; values above 100 are dropped; absent for a board in MIG mode and where NVML does not support it. AMD: gpu_busy_percent of sysfs, else the gfx activity of gpu_metrics; rocm-smi `GPU use (%)`; amd-smi usage.gfx_activity; absent for partitions above 0. Apple: 100 x active ticks / all ticks of the IOReport channel GPUPH (`OFF`, `IDLE`, `DOWN` are not active) over the last interval, not scaled by the clock, absent at the first scrape; where GPUPH cannot be had at all, `Device Utilization %` of the AGX entry.")
+	m.data.SetDescription("Share of time in which the GPU was busy. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .gpu, share of the driver's last 1/6 to 1 s in which a kernel ran; values above 100 are dropped; absent for a board in MIG mode and where NVML does not support it. DCGM: DCGM_FI_DEV_GPU_UTIL. AMD: gpu_busy_percent of sysfs, else the gfx activity of gpu_metrics; rocm-smi `GPU use (%)`; amd-smi usage.gfx_activity; absent for partitions above 0. Apple: 100 x active ticks / all ticks of the IOReport channel GPUPH (`OFF`, `IDLE`, `DOWN` are not active) over the last interval, not scaled by the clock, absent at the first scrape; where GPUPH cannot be had at all, `Device Utilization %` of the AGX entry.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3091,7 +3097,7 @@ type metricGpuMaxOpTemp struct {
 // init fills gpu.maxOpTemp metric with initial data.
 func (m *metricGpuMaxOpTemp) init() {
 	m.data.SetName("gpu.maxOpTemp")
-	m.data.SetDescription("DCGM sources: highest operating temperature of the GPU, DCGM_FI_DEV_GPU_MAX_OP_TEMP. Absent when the field is blank.")
+	m.data.SetDescription("Highest operating temperature of the GPU. DCGM: DCGM_FI_DEV_GPU_MAX_OP_TEMP. Absent when the field is blank.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3259,7 +3265,7 @@ type metricGpuMemory struct {
 // init fills gpu.memory metric with initial data.
 func (m *metricGpuMemory) init() {
 	m.data.SetName("gpu.memory")
-	m.data.SetDescription("Share of time in which the GPU's memory was read or written; not its fill level, which is gpu.memoryAllocated. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .memory; values above 100 are dropped; absent for a board in MIG mode. Not for AMD (gpu.memoryReadWriteActivity) and Apple.")
+	m.data.SetDescription("Share of time in which the GPU's memory was read or written; not its fill level, which is gpu.memoryAllocated. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .memory; values above 100 are dropped; absent for a board in MIG mode. DCGM: DCGM_FI_DEV_MEM_COPY_UTIL. Not for AMD (gpu.memoryReadWriteActivity) and Apple.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3315,7 +3321,7 @@ type metricGpuMemoryAllocated struct {
 // init fills gpu.memoryAllocated metric with initial data.
 func (m *metricGpuMemoryAllocated) init() {
 	m.data.SetName("gpu.memoryAllocated")
-	m.data.SetDescription("Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT (rocm-smi knows VRAM only), for partitions beyond the first 100 x the sum of vram_<gpu_id> of /sys/class/kfd/kfd/proc / size_in_bytes of the node, for MI300A (a VRAM of 0) GTT used / size_in_bytes; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.")
+	m.data.SetDescription("Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. DCGM: 100 x DCGM_FI_DEV_FB_USED / (FB_TOTAL, else FB_USED + FB_FREE + FB_RESERVED); not from the query. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT (rocm-smi knows VRAM only), for partitions beyond the first 100 x the sum of vram_<gpu_id> of /sys/class/kfd/kfd/proc / size_in_bytes of the node, for MI300A (a VRAM of 0) GTT used / size_in_bytes; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3371,7 +3377,7 @@ type metricGpuMemoryAllocatedBytes struct {
 // init fills gpu.memoryAllocatedBytes metric with initial data.
 func (m *metricGpuMemoryAllocatedBytes) init() {
 	m.data.SetName("gpu.memoryAllocatedBytes")
-	m.data.SetDescription("Allocated memory of the GPU, in bytes. NVIDIA: used of nvmlDeviceGetMemoryInfo_v2, which excludes what driver and firmware reserve; of v1, which includes it, where v2 is missing; GPUs without memory of their own: see memory_unified. Apple, with `extended` only: `Alloc system memory` of the AGX entry, virtual allocations that can exceed the machine's memory. Not for AMD (gpu.memoryUsed). Absent when total is 0 or below used.")
+	m.data.SetDescription("Allocated memory of the GPU, in bytes. NVIDIA: used of nvmlDeviceGetMemoryInfo_v2, which excludes what driver and firmware reserve; of v1, which includes it, where v2 is missing; GPUs without memory of their own: see memory_unified. DCGM: DCGM_FI_DEV_FB_USED (MiB) x 2^20, for a board in MIG mode without a row of its own the sum of its instances; gpu.{gpu_index}.memoryUsed in sdk naming. Apple, with `extended` only: `Alloc system memory` of the AGX entry, virtual allocations that can exceed the machine's memory. Not for AMD (gpu.memoryUsed). Absent when total is 0 or below used.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3427,7 +3433,7 @@ type metricGpuMemoryClock struct {
 // init fills gpu.memoryClock metric with initial data.
 func (m *metricGpuMemoryClock) init() {
 	m.data.SetName("gpu.memoryClock")
-	m.data.SetDescription("Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. AMD, with `extended` only: hwmon freqN_input with the label mclk / 10^6; rocm-smi `mclk clock speed:`; amd-smi clock.mem_0.clk. Not for Apple.")
+	m.data.SetDescription("Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. DCGM: DCGM_FI_DEV_MEM_CLOCK. AMD, with `extended` only: hwmon freqN_input with the label mclk / 10^6; rocm-smi `mclk clock speed:`; amd-smi clock.mem_0.clk. Not for Apple.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3483,7 +3489,7 @@ type metricGpuMemoryFree struct {
 // init fills gpu.memoryFree metric with initial data.
 func (m *metricGpuMemoryFree) init() {
 	m.data.SetName("gpu.memoryFree")
-	m.data.SetDescription("DCGM sources: free memory of the GPU, DCGM_FI_DEV_FB_FREE x 2^20, in bytes. Absent when the field is blank.")
+	m.data.SetDescription("Free memory of the GPU, in bytes. DCGM: DCGM_FI_DEV_FB_FREE (MiB) x 2^20. Absent when the field is blank.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3539,7 +3545,7 @@ type metricGpuMemoryMaxOpTemp struct {
 // init fills gpu.memoryMaxOpTemp metric with initial data.
 func (m *metricGpuMemoryMaxOpTemp) init() {
 	m.data.SetName("gpu.memoryMaxOpTemp")
-	m.data.SetDescription("DCGM sources: highest operating temperature of the GPU's memory, DCGM_FI_DEV_MEM_MAX_OP_TEMP. Absent when the field is blank.")
+	m.data.SetDescription("Highest operating temperature of the GPU's memory. DCGM: DCGM_FI_DEV_MEM_MAX_OP_TEMP. Absent when the field is blank.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3707,7 +3713,7 @@ type metricGpuMemoryTemp struct {
 // init fills gpu.memoryTemp metric with initial data.
 func (m *metricGpuMemoryTemp) init() {
 	m.data.SetName("gpu.memoryTemp")
-	m.data.SetDescription("DCGM sources: temperature of the GPU's memory, DCGM_FI_DEV_MEMORY_TEMP. Absent when the field is blank. AMD's is gpu.temp or gpu.sensorTemp.")
+	m.data.SetDescription("Temperature of the GPU's memory. DCGM: DCGM_FI_DEV_MEMORY_TEMP. Absent when the field is blank. AMD's is gpu.temp or gpu.sensorTemp.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3763,7 +3769,7 @@ type metricGpuMemoryTotal struct {
 // init fills gpu.memoryTotal metric with initial data.
 func (m *metricGpuMemoryTotal) init() {
 	m.data.SetName("gpu.memoryTotal")
-	m.data.SetDescription("Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM sources: DCGM_FI_DEV_FB_TOTAL x 2^20. AMD: total of the pool that gives gpu.memoryAllocated. Absent when 0 or below what is used. Not for Apple.")
+	m.data.SetDescription("Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM: DCGM_FI_DEV_FB_TOTAL (MiB) x 2^20; from the exporter, where that is missing, the sum of FB_USED, FB_FREE and FB_RESERVED. AMD: total of the pool that gives gpu.memoryAllocated. Absent when 0 or below what is used. Not for Apple.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3819,7 +3825,7 @@ type metricGpuMemoryUsed struct {
 // init fills gpu.memoryUsed metric with initial data.
 func (m *metricGpuMemoryUsed) init() {
 	m.data.SetName("gpu.memoryUsed")
-	m.data.SetDescription("Used memory of the GPU, in bytes. AMD: used bytes of the pool that gives gpu.memoryAllocated. Apple: `In use system memory` of the AGX entry. DCGM query source: DCGM_FI_DEV_FB_USED x 2^20. NVML's figure is gpu.memoryAllocatedBytes.")
+	m.data.SetDescription("Used memory of the GPU, in bytes. AMD: used bytes of the pool that gives gpu.memoryAllocated. Apple: `In use system memory` of the AGX entry. NVML's and DCGM's figure is gpu.memoryAllocatedBytes.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3875,7 +3881,7 @@ type metricGpuMigDramActive struct {
 // init fills gpu.mig.dramActive metric with initial data.
 func (m *metricGpuMigDramActive) init() {
 	m.data.SetName("gpu.mig.dramActive")
-	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.dramActive of one GPU instance (GPM metric 10 DRAM_BW_UTIL of its own samples); may exceed 100 on some drivers. Absent as gpu.dramActive, and when GPM does not support the instance.")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.dramActive of one GPU instance (GPM metric 10 DRAM_BW_UTIL of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_DRAM_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.dramActive, and when GPM does not support the instance.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3931,7 +3937,7 @@ type metricGpuMigMemoryAllocated struct {
 // init fills gpu.mig.memoryAllocated metric with initial data.
 func (m *metricGpuMigMemoryAllocated) init() {
 	m.data.SetName("gpu.mig.memoryAllocated")
-	m.data.SetDescription("NVIDIA, MIG: allocated share of the memory of one MIG instance: 100 x used / total of nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing) on its handle. 0 to 100. Compute instances of one GPU instance share its memory: the GPU instance is counted once. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
+	m.data.SetDescription("NVIDIA, MIG: allocated share of the memory of one MIG instance: 100 x used / total of nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing) on its handle. 0 to 100. DCGM: as gpu.memoryAllocated, of the rows with GPU_I_ID. Compute instances of one GPU instance share its memory: the GPU instance is counted once. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3987,7 +3993,7 @@ type metricGpuMigMemoryAllocatedBytes struct {
 // init fills gpu.mig.memoryAllocatedBytes metric with initial data.
 func (m *metricGpuMigMemoryAllocatedBytes) init() {
 	m.data.SetName("gpu.mig.memoryAllocatedBytes")
-	m.data.SetDescription("NVIDIA, MIG: allocated memory of one MIG instance, in bytes: used of the reading that gives gpu.mig.memoryAllocated. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
+	m.data.SetDescription("NVIDIA, MIG: allocated memory of one MIG instance, in bytes: used of the reading that gives gpu.mig.memoryAllocated. DCGM: DCGM_FI_DEV_FB_USED (MiB) x 2^20 of the rows with GPU_I_ID. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4043,7 +4049,7 @@ type metricGpuMigMemoryTotal struct {
 // init fills gpu.mig.memoryTotal metric with initial data.
 func (m *metricGpuMigMemoryTotal) init() {
 	m.data.SetName("gpu.mig.memoryTotal")
-	m.data.SetDescription("NVIDIA, MIG: memory of one MIG instance, in bytes: total of the reading that gives gpu.mig.memoryAllocated. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
+	m.data.SetDescription("NVIDIA, MIG: memory of one MIG instance, in bytes: total of the reading that gives gpu.mig.memoryAllocated. DCGM: DCGM_FI_DEV_FB_TOTAL, else FB_USED + FB_FREE + FB_RESERVED (MiB), x 2^20, of the rows with GPU_I_ID. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4099,7 +4105,7 @@ type metricGpuMigPipeFp16Active struct {
 // init fills gpu.mig.pipeFp16Active metric with initial data.
 func (m *metricGpuMigPipeFp16Active) init() {
 	m.data.SetName("gpu.mig.pipeFp16Active")
-	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp16Active of one GPU instance (GPM metric 13 FP16 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp16Active, and when GPM does not support the instance.")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp16Active of one GPU instance (GPM metric 13 FP16 of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_FP16_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeFp16Active, and when GPM does not support the instance.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4155,7 +4161,7 @@ type metricGpuMigPipeFp32Active struct {
 // init fills gpu.mig.pipeFp32Active metric with initial data.
 func (m *metricGpuMigPipeFp32Active) init() {
 	m.data.SetName("gpu.mig.pipeFp32Active")
-	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp32Active of one GPU instance (GPM metric 12 FP32 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp32Active, and when GPM does not support the instance.")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp32Active of one GPU instance (GPM metric 12 FP32 of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_FP32_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeFp32Active, and when GPM does not support the instance.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4211,7 +4217,7 @@ type metricGpuMigPipeFp64Active struct {
 // init fills gpu.mig.pipeFp64Active metric with initial data.
 func (m *metricGpuMigPipeFp64Active) init() {
 	m.data.SetName("gpu.mig.pipeFp64Active")
-	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp64Active of one GPU instance (GPM metric 11 FP64 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp64Active, and when GPM does not support the instance.")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeFp64Active of one GPU instance (GPM metric 11 FP64 of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_FP64_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeFp64Active, and when GPM does not support the instance.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4267,7 +4273,7 @@ type metricGpuMigPipeTensorActive struct {
 // init fills gpu.mig.pipeTensorActive metric with initial data.
 func (m *metricGpuMigPipeTensorActive) init() {
 	m.data.SetName("gpu.mig.pipeTensorActive")
-	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeTensorActive of one GPU instance (GPM metric 5 ANY_TENSOR of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeTensorActive, and when GPM does not support the instance.")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.pipeTensorActive of one GPU instance (GPM metric 5 ANY_TENSOR of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeTensorActive, and when GPM does not support the instance.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4379,7 +4385,7 @@ type metricGpuMigSmActive struct {
 // init fills gpu.mig.smActive metric with initial data.
 func (m *metricGpuMigSmActive) init() {
 	m.data.SetName("gpu.mig.smActive")
-	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.smActive of one GPU instance (GPM metric 2 SM_UTIL of its own samples); may exceed 100 on some drivers. Absent as gpu.smActive, and when GPM does not support the instance.")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.smActive of one GPU instance (GPM metric 2 SM_UTIL of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_SM_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.smActive, and when GPM does not support the instance.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4435,7 +4441,7 @@ type metricGpuMigSmOccupancy struct {
 // init fills gpu.mig.smOccupancy metric with initial data.
 func (m *metricGpuMigSmOccupancy) init() {
 	m.data.SetName("gpu.mig.smOccupancy")
-	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.smOccupancy of one GPU instance (GPM metric 3 SM_OCCUPANCY of its own samples); may exceed 100 on some drivers. Absent as gpu.smOccupancy, and when GPM does not support the instance.")
+	m.data.SetDescription("NVIDIA, Hopper and later, MIG: gpu.smOccupancy of one GPU instance (GPM metric 3 SM_OCCUPANCY of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_SM_OCCUPANCY (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.smOccupancy, and when GPM does not support the instance.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4491,7 +4497,7 @@ type metricGpuNvlinkRxBytes struct {
 // init fills gpu.nvlinkRxBytes metric with initial data.
 func (m *metricGpuNvlinkRxBytes) init() {
 	m.data.SetName("gpu.nvlinkRxBytes")
-	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second received over all NVLinks, mean of the last interval; GPM metric 60 NVLINK_TOTAL_RX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_NVLINK_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second received over all NVLinks, mean of the last interval; GPM metric 60 NVLINK_TOTAL_RX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_NVLINK_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.")
 	m.data.SetUnit("By/s")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4547,7 +4553,7 @@ type metricGpuNvlinkTxBytes struct {
 // init fills gpu.nvlinkTxBytes metric with initial data.
 func (m *metricGpuNvlinkTxBytes) init() {
 	m.data.SetName("gpu.nvlinkTxBytes")
-	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second sent over all NVLinks, mean of the last interval; GPM metric 61 NVLINK_TOTAL_TX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_NVLINK_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second sent over all NVLinks, mean of the last interval; GPM metric 61 NVLINK_TOTAL_TX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_NVLINK_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.")
 	m.data.SetUnit("By/s")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4829,7 +4835,7 @@ type metricGpuPcieRxBytes struct {
 // init fills gpu.pcieRxBytes metric with initial data.
 func (m *metricGpuPcieRxBytes) init() {
 	m.data.SetName("gpu.pcieRxBytes")
-	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second received over PCIe, mean of the last interval; GPM metric 21 PCIE_RX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_PCIE_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second received over PCIe, mean of the last interval; GPM metric 21 PCIE_RX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_PCIE_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("By/s")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4885,7 +4891,7 @@ type metricGpuPcieTxBytes struct {
 // init fills gpu.pcieTxBytes metric with initial data.
 func (m *metricGpuPcieTxBytes) init() {
 	m.data.SetName("gpu.pcieTxBytes")
-	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second sent over PCIe, mean of the last interval; GPM metric 20 PCIE_TX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_PCIE_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: bytes per second sent over PCIe, mean of the last interval; GPM metric 20 PCIE_TX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_PCIE_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("By/s")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4941,7 +4947,7 @@ type metricGpuPipeFp16Active struct {
 // init fills gpu.pipeFp16Active metric with initial data.
 func (m *metricGpuPipeFp16Active) init() {
 	m.data.SetName("gpu.pipeFp16Active")
-	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP16 pipe was active, mean of the last interval; GPM metric 13 FP16 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP16_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP16 pipe was active, mean of the last interval; GPM metric 13 FP16 between two scrapes. DCGM: DCGM_FI_PROF_PIPE_FP16_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -4997,7 +5003,7 @@ type metricGpuPipeFp32Active struct {
 // init fills gpu.pipeFp32Active metric with initial data.
 func (m *metricGpuPipeFp32Active) init() {
 	m.data.SetName("gpu.pipeFp32Active")
-	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP32 pipe was active, mean of the last interval; GPM metric 12 FP32 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP32_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP32 pipe was active, mean of the last interval; GPM metric 12 FP32 between two scrapes. DCGM: DCGM_FI_PROF_PIPE_FP32_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5053,7 +5059,7 @@ type metricGpuPipeFp64Active struct {
 // init fills gpu.pipeFp64Active metric with initial data.
 func (m *metricGpuPipeFp64Active) init() {
 	m.data.SetName("gpu.pipeFp64Active")
-	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP64 pipe was active, mean of the last interval; GPM metric 11 FP64 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP64_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which the FP64 pipe was active, mean of the last interval; GPM metric 11 FP64 between two scrapes. DCGM: DCGM_FI_PROF_PIPE_FP64_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5109,7 +5115,7 @@ type metricGpuPipeTensorActive struct {
 // init fills gpu.pipeTensorActive metric with initial data.
 func (m *metricGpuPipeTensorActive) init() {
 	m.data.SetName("gpu.pipeTensorActive")
-	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which a tensor pipe was active, mean of the last interval; GPM metric 5 ANY_TENSOR between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_TENSOR_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which a tensor pipe was active, mean of the last interval; GPM metric 5 ANY_TENSOR between two scrapes. DCGM: DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5221,7 +5227,7 @@ type metricGpuPowerPercent struct {
 // init fills gpu.powerPercent metric with initial data.
 func (m *metricGpuPowerPercent) init() {
 	m.data.SetName("gpu.powerPercent")
-	m.data.SetDescription("Power draw of the GPU in percent of its limit; may exceed 100. NVIDIA: 100 x gpu.powerWatts / enforced limit (nvmlDeviceGetEnforcedPowerLimit). AMD: 100 x gpu.powerWatts / current cap (power1_cap, `Max Graphics Package Power (W)`, power_limit), absent on most APUs. Apple: 100 x gpu.powerWatts / the configured gpu_power_limit_watts, else an ESTIMATED limit of 16.5 W x GPU cores / 8, for Apple publishes none. Absent without power or without a limit above 0.")
+	m.data.SetDescription("Power draw of the GPU in percent of its limit; may exceed 100. NVIDIA: 100 x gpu.powerWatts / enforced limit (nvmlDeviceGetEnforcedPowerLimit). DCGM: 100 x DCGM_FI_DEV_POWER_USAGE / DCGM_FI_DEV_ENFORCED_POWER_LIMIT. AMD: 100 x gpu.powerWatts / current cap (power1_cap, `Max Graphics Package Power (W)`, power_limit), absent on most APUs. Apple: 100 x gpu.powerWatts / the configured gpu_power_limit_watts, else an ESTIMATED limit of 16.5 W x GPU cores / 8, for Apple publishes none. Absent without power or without a limit above 0.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5277,7 +5283,7 @@ type metricGpuPowerWatts struct {
 // init fills gpu.powerWatts metric with initial data.
 func (m *metricGpuPowerWatts) init() {
 	m.data.SetName("gpu.powerWatts")
-	m.data.SetDescription("Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.")
+	m.data.SetDescription("Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. DCGM: DCGM_FI_DEV_POWER_USAGE. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6690,7 +6696,7 @@ type metricGpuSmActive struct {
 // init fills gpu.smActive metric with initial data.
 func (m *metricGpuSmActive) init() {
 	m.data.SetName("gpu.smActive")
-	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which a streaming multiprocessor had at least one warp, mean of the last interval; GPM metric 2 SM_UTIL between two scrapes. DCGM sources: DCGM_FI_PROF_SM_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of cycles in which a streaming multiprocessor had at least one warp, mean of the last interval; GPM metric 2 SM_UTIL between two scrapes. DCGM: DCGM_FI_PROF_SM_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6746,7 +6752,7 @@ type metricGpuSmClock struct {
 // init fills gpu.smClock metric with initial data.
 func (m *metricGpuSmClock) init() {
 	m.data.SetName("gpu.smClock")
-	m.data.SetDescription("Clock of the streaming multiprocessors. NVIDIA: nvmlDeviceGetClockInfo(SM); 0 is valid (parked). Not for AMD and Apple.")
+	m.data.SetDescription("Clock of the streaming multiprocessors. NVIDIA: nvmlDeviceGetClockInfo(SM); 0 is valid (parked). DCGM: DCGM_FI_DEV_SM_CLOCK. Not for AMD and Apple.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6802,7 +6808,7 @@ type metricGpuSmOccupancy struct {
 // init fills gpu.smOccupancy metric with initial data.
 func (m *metricGpuSmOccupancy) init() {
 	m.data.SetName("gpu.smOccupancy")
-	m.data.SetDescription("NVIDIA, Hopper and later: share of the warps that fit on the streaming multiprocessors that were resident, mean of the last interval; GPM metric 3 SM_OCCUPANCY between two scrapes. DCGM sources: DCGM_FI_PROF_SM_OCCUPANCY x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
+	m.data.SetDescription("NVIDIA, Hopper and later: share of the warps that fit on the streaming multiprocessors that were resident, mean of the last interval; GPM metric 3 SM_OCCUPANCY between two scrapes. DCGM: DCGM_FI_PROF_SM_OCCUPANCY (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6858,7 +6864,7 @@ type metricGpuTemp struct {
 // init fills gpu.temp metric with initial data.
 func (m *metricGpuTemp) init() {
 	m.data.SetName("gpu.temp")
-	m.data.SetDescription("Temperature of the GPU. NVIDIA: nvmlDeviceGetTemperature, else nvmlDeviceGetTemperatureV, sensor GPU, whole degrees; above 200 dropped; absent in vGPU guests. AMD: the memory's sensor, else the hot spot (junction), else the edge, above 0 and below 200; the attribute sensor says which. Apple: mean of the SMC keys that begin with `Tg`, else of the HID sensors `GPU MTR Temp Sensor*`; only readings from 15 to 120 count; absent while the GPU is powered off.")
+	m.data.SetDescription("Temperature of the GPU. NVIDIA: nvmlDeviceGetTemperature, else nvmlDeviceGetTemperatureV, sensor GPU, whole degrees; above 200 dropped; absent in vGPU guests. DCGM: DCGM_FI_DEV_GPU_TEMP. AMD: the memory's sensor, else the hot spot (junction), else the edge, above 0 and below 200; the attribute sensor says which. Apple: mean of the SMC keys that begin with `Tg`, else of the HID sensors `GPU MTR Temp Sensor*`; only readings from 15 to 120 count; absent while the GPU is powered off.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6914,7 +6920,7 @@ type metricGpuTotalEnergyConsumption struct {
 // init fills gpu.totalEnergyConsumption metric with initial data.
 func (m *metricGpuTotalEnergyConsumption) init() {
 	m.data.SetName("gpu.totalEnergyConsumption")
-	m.data.SetDescription("DCGM sources: energy used since the driver was loaded, in millijoules, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION. Start and resets as gpu.energy, which is the figure of NVML and AMD. Absent when the field is blank.")
+	m.data.SetDescription("Energy used since the driver was loaded, in millijoules. DCGM: DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION. Start = time of the first reading, anew when the value falls. gpu.energy is the figure of NVML and AMD. Absent when the field is blank.")
 	m.data.SetUnit("mJ")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -6972,7 +6978,7 @@ type metricGpuUnCorrectedMemoryErrors struct {
 // init fills gpu.unCorrectedMemoryErrors metric with initial data.
 func (m *metricGpuUnCorrectedMemoryErrors) init() {
 	m.data.SetName("gpu.unCorrectedMemoryErrors")
-	m.data.SetDescription("Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. AMD, with `extended` only: `ue` of ras/umc_err_count; amd-smi ecc_blocks.UMC.uncorrectable_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
+	m.data.SetDescription("Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. DCGM: DCGM_FI_DEV_ECC_DBE_VOL_DEV. AMD, with `extended` only: `ue` of ras/umc_err_count; amd-smi ecc_blocks.UMC.uncorrectable_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)

@@ -137,19 +137,19 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuClockEventActiveDataPoint(ts, 1, 9, AttributeClockEventReasonAppClocks, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuCorrectedMemoryErrorsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuCorrectedMemoryErrorsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuDramActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuDramActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuEncoderUtilizationDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuEncoderUtilizationDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuEnergyDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 
 			allMetricsCount++
-			mb.RecordGpuEnforcedPowerLimitWattsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuEnforcedPowerLimitWattsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuFanSpeedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
@@ -158,13 +158,13 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuFreqDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuGpuDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuGpuDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordGpuGraphicsClockDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMaxOpTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuMaxOpTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuMaxPcieLinkGenDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
@@ -173,22 +173,22 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuMaxPcieLinkWidthDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuMemoryDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuMemoryDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithGpuParentMetricAttribute("gpu_parent-val"))
+			mb.RecordGpuMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithGpuParentMetricAttribute("gpu_parent-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuMemoryAllocatedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true))
+			mb.RecordGpuMemoryAllocatedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuMemoryClockDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuMemoryClockDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMemoryFreeDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuMemoryFreeDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMemoryMaxOpTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuMemoryMaxOpTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuMemoryOverDriveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
@@ -197,52 +197,52 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuMemoryReadWriteActivityDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMemoryTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuMemoryTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMemoryTotalDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithGpuParentMetricAttribute("gpu_parent-val"))
+			mb.RecordGpuMemoryTotalDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMemoryUnifiedMetricAttribute(true), WithGpuParentMetricAttribute("gpu_parent-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuMemoryUsedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithGpuParentMetricAttribute("gpu_parent-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigDramActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigDramActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuMigMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigMemoryAllocatedDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuMigMemoryAllocatedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigMemoryAllocatedBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigMemoryTotalDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigMemoryTotalDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigPipeFp16ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigPipeFp16ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigPipeFp32ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigPipeFp32ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigPipeFp64ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigPipeFp64ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigPipeTensorActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigPipeTensorActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuMigPipeTensorHmmaActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigSmActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigSmActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuMigSmOccupancyDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"))
+			mb.RecordGpuMigSmOccupancyDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithMigGiMetricAttribute(6), WithMigCiMetricAttribute(6), WithMigProfileMetricAttribute("mig_profile-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuNvlinkRxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuNvlinkRxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuNvlinkTxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuNvlinkTxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuPcieLinkGenDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
@@ -257,31 +257,31 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuPcieReplaysDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 
 			allMetricsCount++
-			mb.RecordGpuPcieRxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPcieRxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuPcieTxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPcieTxBytesDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuPipeFp16ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPipeFp16ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuPipeFp32ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPipeFp32ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuPipeFp64ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPipeFp64ActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuPipeTensorActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPipeTensorActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuPipeTensorHmmaActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuPowerPercentDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPowerPercentDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuPowerWattsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuPowerWattsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuProcessCorrectedMemoryErrorsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
@@ -356,22 +356,22 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordGpuSensorTempDataPoint(ts, 1, 9, "temp_sensor-val", AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
 
 			allMetricsCount++
-			mb.RecordGpuSmActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuSmActiveDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuSmClockDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuSmClockDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuSmOccupancyDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuSmOccupancyDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithSensorMetricAttribute("sensor-val"))
+			mb.RecordGpuTempDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithSensorMetricAttribute("sensor-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
-			mb.RecordGpuTotalEnergyConsumptionDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuTotalEnergyConsumptionDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordGpuUnCorrectedMemoryErrorsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
+			mb.RecordGpuUnCorrectedMemoryErrorsDataPoint(ts, 1, 9, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"), WithNodeMetricAttribute("node-val"))
 
 			allMetricsCount++
 			mb.RecordGpuXidErrorsDataPoint(ts, 1, 9, 3, AttributeGpuVendorAmd, WithGpuUUIDMetricAttribute("gpu_uuid-val"), WithGpuModelMetricAttribute("gpu_model-val"))
@@ -1012,7 +1012,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.correctedMemoryErrors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. AMD, with `extended` only: `ce` of ras/umc_err_count; amd-smi ecc_blocks.UMC.correctable_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
+					assert.Equal(t, "Memory errors corrected by ECC. NVIDIA: nvmlDeviceGetMemoryErrorCounter(CORRECTED, VOLATILE_ECC, DEVICE_MEMORY), counted by the driver since it was loaded or the GPU was reset; absent without ECC and with ECC off. DCGM: DCGM_FI_DEV_ECC_SBE_VOL_DEV. AMD, with `extended` only: `ce` of ras/umc_err_count; amd-smi ecc_blocks.UMC.correctable_count. Not for Apple. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -1033,12 +1033,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.dramActive":
 					assert.False(t, validatedMetrics["gpu.dramActive"], "Found a duplicate in the metrics slice: gpu.dramActive")
 					validatedMetrics["gpu.dramActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the memory interface moved data, mean of the last interval; GPM metric 10 DRAM_BW_UTIL between two scrapes. DCGM sources: DCGM_FI_PROF_DRAM_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the memory interface moved data, mean of the last interval; GPM metric 10 DRAM_BW_UTIL between two scrapes. DCGM: DCGM_FI_PROF_DRAM_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1057,12 +1060,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.encoderUtilization":
 					assert.False(t, validatedMetrics["gpu.encoderUtilization"], "Found a duplicate in the metrics slice: gpu.encoderUtilization")
 					validatedMetrics["gpu.encoderUtilization"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Utilisation of the video encoder. 0 to 100. NVIDIA: nvmlDeviceGetEncoderUtilization; values above 100 are dropped; absent for a board in MIG mode. Not for AMD and Apple.", mi.Description())
+					assert.Equal(t, "Utilisation of the video encoder. 0 to 100. NVIDIA: nvmlDeviceGetEncoderUtilization; values above 100 are dropped; absent for a board in MIG mode. DCGM: DCGM_FI_DEV_ENC_UTIL. Not for AMD and Apple.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1081,6 +1087,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.energy":
 					assert.False(t, validatedMetrics["gpu.energy"], "Found a duplicate in the metrics slice: gpu.energy")
 					validatedMetrics["gpu.energy"] = true
@@ -1112,7 +1121,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.enforcedPowerLimitWatts"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. Absent when 0, 10 kW or more, or not supported. Not for AMD and Apple.", mi.Description())
+					assert.Equal(t, "Power limit in force: the lowest of the administrator's, the firmware's and the thermal one. NVIDIA: nvmlDeviceGetEnforcedPowerLimit / 1000. DCGM: DCGM_FI_DEV_ENFORCED_POWER_LIMIT. Absent when 0, 10 kW or more, or not supported. Not for AMD and Apple.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1131,6 +1140,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.fanSpeed":
 					assert.False(t, validatedMetrics["gpu.fanSpeed"], "Found a duplicate in the metrics slice: gpu.fanSpeed")
 					validatedMetrics["gpu.fanSpeed"] = true
@@ -1184,7 +1196,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.gpu"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Share of time in which the GPU was busy. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .gpu, share of the driver's last 1/6 to 1 s in which a kernel ran; values above 100 are dropped; absent for a board in MIG mode and where NVML does not support it. AMD: gpu_busy_percent of sysfs, else the gfx activity of gpu_metrics; rocm-smi `GPU use (%)`; amd-smi usage.gfx_activity; absent for partitions above 0. Apple: 100 x active ticks / all ticks of the IOReport channel GPUPH (`OFF`, `IDLE`, `DOWN` are not active) over the last interval, not scaled by the clock, absent at the first scrape; where GPUPH cannot be had at all, `Device Utilization %` of the AGX entry.", mi.Description())
+					assert.Equal(t, "Share of time in which the GPU was busy. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .gpu, share of the driver's last 1/6 to 1 s in which a kernel ran; values above 100 are dropped; absent for a board in MIG mode and where NVML does not support it. DCGM: DCGM_FI_DEV_GPU_UTIL. AMD: gpu_busy_percent of sysfs, else the gfx activity of gpu_metrics; rocm-smi `GPU use (%)`; amd-smi usage.gfx_activity; absent for partitions above 0. Apple: 100 x active ticks / all ticks of the IOReport channel GPUPH (`OFF`, `IDLE`, `DOWN` are not active) over the last interval, not scaled by the clock, absent at the first scrape; where GPUPH cannot be had at all, `Device Utilization %` of the AGX entry.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1203,6 +1215,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.graphicsClock":
 					assert.False(t, validatedMetrics["gpu.graphicsClock"], "Found a duplicate in the metrics slice: gpu.graphicsClock")
 					validatedMetrics["gpu.graphicsClock"] = true
@@ -1232,7 +1247,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.maxOpTemp"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "DCGM sources: highest operating temperature of the GPU, DCGM_FI_DEV_GPU_MAX_OP_TEMP. Absent when the field is blank.", mi.Description())
+					assert.Equal(t, "Highest operating temperature of the GPU. DCGM: DCGM_FI_DEV_GPU_MAX_OP_TEMP. Absent when the field is blank.", mi.Description())
 					assert.Equal(t, "Cel", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1251,6 +1266,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.maxPcieLinkGen":
 					assert.False(t, validatedMetrics["gpu.maxPcieLinkGen"], "Found a duplicate in the metrics slice: gpu.maxPcieLinkGen")
 					validatedMetrics["gpu.maxPcieLinkGen"] = true
@@ -1304,7 +1322,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Share of time in which the GPU's memory was read or written; not its fill level, which is gpu.memoryAllocated. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .memory; values above 100 are dropped; absent for a board in MIG mode. Not for AMD (gpu.memoryReadWriteActivity) and Apple.", mi.Description())
+					assert.Equal(t, "Share of time in which the GPU's memory was read or written; not its fill level, which is gpu.memoryAllocated. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .memory; values above 100 are dropped; absent for a board in MIG mode. DCGM: DCGM_FI_DEV_MEM_COPY_UTIL. Not for AMD (gpu.memoryReadWriteActivity) and Apple.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1323,12 +1341,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryAllocated":
 					assert.False(t, validatedMetrics["gpu.memoryAllocated"], "Found a duplicate in the metrics slice: gpu.memoryAllocated")
 					validatedMetrics["gpu.memoryAllocated"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT (rocm-smi knows VRAM only), for partitions beyond the first 100 x the sum of vram_<gpu_id> of /sys/class/kfd/kfd/proc / size_in_bytes of the node, for MI300A (a VRAM of 0) GTT used / size_in_bytes; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.", mi.Description())
+					assert.Equal(t, "Allocated share of the GPU's memory. 0 to 100. NVIDIA: 100 x used / total of one nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing: its used includes what the driver reserves); GPUs without memory of their own: see memory_unified; absent when total is 0 or below used. DCGM: 100 x DCGM_FI_DEV_FB_USED / (FB_TOTAL, else FB_USED + FB_FREE + FB_RESERVED); not from the query. AMD: 100 x mem_info_vram_used / mem_info_vram_total, for APUs the larger of VRAM and GTT (rocm-smi knows VRAM only), for partitions beyond the first 100 x the sum of vram_<gpu_id> of /sys/class/kfd/kfd/proc / size_in_bytes of the node, for MI300A (a VRAM of 0) GTT used / size_in_bytes; rocm-smi VRAM bytes, else `GPU Memory Allocated (VRAM%)`; amd-smi mem_usage. Apple: 100 x `In use system memory` of the AGX entry / hw.memsize, 100 at most: GPU and CPU share the memory.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1353,12 +1374,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuParentAttrVal, ok := dp.Attributes().Get("gpu_parent")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_parent-val", gpuParentAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryAllocatedBytes":
 					assert.False(t, validatedMetrics["gpu.memoryAllocatedBytes"], "Found a duplicate in the metrics slice: gpu.memoryAllocatedBytes")
 					validatedMetrics["gpu.memoryAllocatedBytes"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Allocated memory of the GPU, in bytes. NVIDIA: used of nvmlDeviceGetMemoryInfo_v2, which excludes what driver and firmware reserve; of v1, which includes it, where v2 is missing; GPUs without memory of their own: see memory_unified. Apple, with `extended` only: `Alloc system memory` of the AGX entry, virtual allocations that can exceed the machine's memory. Not for AMD (gpu.memoryUsed). Absent when total is 0 or below used.", mi.Description())
+					assert.Equal(t, "Allocated memory of the GPU, in bytes. NVIDIA: used of nvmlDeviceGetMemoryInfo_v2, which excludes what driver and firmware reserve; of v1, which includes it, where v2 is missing; GPUs without memory of their own: see memory_unified. DCGM: DCGM_FI_DEV_FB_USED (MiB) x 2^20, for a board in MIG mode without a row of its own the sum of its instances; gpu.{gpu_index}.memoryUsed in sdk naming. Apple, with `extended` only: `Alloc system memory` of the AGX entry, virtual allocations that can exceed the machine's memory. Not for AMD (gpu.memoryUsed). Absent when total is 0 or below used.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1380,12 +1404,15 @@ func TestMetricsBuilder(t *testing.T) {
 					memoryUnifiedAttrVal, ok := dp.Attributes().Get("memory_unified")
 					assert.True(t, ok)
 					assert.True(t, memoryUnifiedAttrVal.Bool())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryClock":
 					assert.False(t, validatedMetrics["gpu.memoryClock"], "Found a duplicate in the metrics slice: gpu.memoryClock")
 					validatedMetrics["gpu.memoryClock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. AMD, with `extended` only: hwmon freqN_input with the label mclk / 10^6; rocm-smi `mclk clock speed:`; amd-smi clock.mem_0.clk. Not for Apple.", mi.Description())
+					assert.Equal(t, "Clock of the GPU's memory. NVIDIA: nvmlDeviceGetClockInfo(MEM); 0 is valid (parked); absent on GB10. DCGM: DCGM_FI_DEV_MEM_CLOCK. AMD, with `extended` only: hwmon freqN_input with the label mclk / 10^6; rocm-smi `mclk clock speed:`; amd-smi clock.mem_0.clk. Not for Apple.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1404,12 +1431,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryFree":
 					assert.False(t, validatedMetrics["gpu.memoryFree"], "Found a duplicate in the metrics slice: gpu.memoryFree")
 					validatedMetrics["gpu.memoryFree"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "DCGM sources: free memory of the GPU, DCGM_FI_DEV_FB_FREE x 2^20, in bytes. Absent when the field is blank.", mi.Description())
+					assert.Equal(t, "Free memory of the GPU, in bytes. DCGM: DCGM_FI_DEV_FB_FREE (MiB) x 2^20. Absent when the field is blank.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1428,12 +1458,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryMaxOpTemp":
 					assert.False(t, validatedMetrics["gpu.memoryMaxOpTemp"], "Found a duplicate in the metrics slice: gpu.memoryMaxOpTemp")
 					validatedMetrics["gpu.memoryMaxOpTemp"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "DCGM sources: highest operating temperature of the GPU's memory, DCGM_FI_DEV_MEM_MAX_OP_TEMP. Absent when the field is blank.", mi.Description())
+					assert.Equal(t, "Highest operating temperature of the GPU's memory. DCGM: DCGM_FI_DEV_MEM_MAX_OP_TEMP. Absent when the field is blank.", mi.Description())
 					assert.Equal(t, "Cel", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1452,6 +1485,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryOverDrive":
 					assert.False(t, validatedMetrics["gpu.memoryOverDrive"], "Found a duplicate in the metrics slice: gpu.memoryOverDrive")
 					validatedMetrics["gpu.memoryOverDrive"] = true
@@ -1505,7 +1541,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.memoryTemp"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "DCGM sources: temperature of the GPU's memory, DCGM_FI_DEV_MEMORY_TEMP. Absent when the field is blank. AMD's is gpu.temp or gpu.sensorTemp.", mi.Description())
+					assert.Equal(t, "Temperature of the GPU's memory. DCGM: DCGM_FI_DEV_MEMORY_TEMP. Absent when the field is blank. AMD's is gpu.temp or gpu.sensorTemp.", mi.Description())
 					assert.Equal(t, "Cel", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1524,12 +1560,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryTotal":
 					assert.False(t, validatedMetrics["gpu.memoryTotal"], "Found a duplicate in the metrics slice: gpu.memoryTotal")
 					validatedMetrics["gpu.memoryTotal"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM sources: DCGM_FI_DEV_FB_TOTAL x 2^20. AMD: total of the pool that gives gpu.memoryAllocated. Absent when 0 or below what is used. Not for Apple.", mi.Description())
+					assert.Equal(t, "Memory of the GPU, in bytes. NVIDIA: total of the reading that gives gpu.memoryAllocated; DCGM: DCGM_FI_DEV_FB_TOTAL (MiB) x 2^20; from the exporter, where that is missing, the sum of FB_USED, FB_FREE and FB_RESERVED. AMD: total of the pool that gives gpu.memoryAllocated. Absent when 0 or below what is used. Not for Apple.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1554,12 +1593,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuParentAttrVal, ok := dp.Attributes().Get("gpu_parent")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_parent-val", gpuParentAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.memoryUsed":
 					assert.False(t, validatedMetrics["gpu.memoryUsed"], "Found a duplicate in the metrics slice: gpu.memoryUsed")
 					validatedMetrics["gpu.memoryUsed"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Used memory of the GPU, in bytes. AMD: used bytes of the pool that gives gpu.memoryAllocated. Apple: `In use system memory` of the AGX entry. DCGM query source: DCGM_FI_DEV_FB_USED x 2^20. NVML's figure is gpu.memoryAllocatedBytes.", mi.Description())
+					assert.Equal(t, "Used memory of the GPU, in bytes. AMD: used bytes of the pool that gives gpu.memoryAllocated. Apple: `In use system memory` of the AGX entry. NVML's and DCGM's figure is gpu.memoryAllocatedBytes.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1586,7 +1628,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.mig.dramActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.dramActive of one GPU instance (GPM metric 10 DRAM_BW_UTIL of its own samples); may exceed 100 on some drivers. Absent as gpu.dramActive, and when GPM does not support the instance.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.dramActive of one GPU instance (GPM metric 10 DRAM_BW_UTIL of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_DRAM_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.dramActive, and when GPM does not support the instance.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1614,12 +1656,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.memoryAllocated":
 					assert.False(t, validatedMetrics["gpu.mig.memoryAllocated"], "Found a duplicate in the metrics slice: gpu.mig.memoryAllocated")
 					validatedMetrics["gpu.mig.memoryAllocated"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, MIG: allocated share of the memory of one MIG instance: 100 x used / total of nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing) on its handle. 0 to 100. Compute instances of one GPU instance share its memory: the GPU instance is counted once. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.", mi.Description())
+					assert.Equal(t, "NVIDIA, MIG: allocated share of the memory of one MIG instance: 100 x used / total of nvmlDeviceGetMemoryInfo_v2 (v1 where v2 is missing) on its handle. 0 to 100. DCGM: as gpu.memoryAllocated, of the rows with GPU_I_ID. Compute instances of one GPU instance share its memory: the GPU instance is counted once. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1647,12 +1692,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.memoryAllocatedBytes":
 					assert.False(t, validatedMetrics["gpu.mig.memoryAllocatedBytes"], "Found a duplicate in the metrics slice: gpu.mig.memoryAllocatedBytes")
 					validatedMetrics["gpu.mig.memoryAllocatedBytes"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, MIG: allocated memory of one MIG instance, in bytes: used of the reading that gives gpu.mig.memoryAllocated. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.", mi.Description())
+					assert.Equal(t, "NVIDIA, MIG: allocated memory of one MIG instance, in bytes: used of the reading that gives gpu.mig.memoryAllocated. DCGM: DCGM_FI_DEV_FB_USED (MiB) x 2^20 of the rows with GPU_I_ID. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1680,12 +1728,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.memoryTotal":
 					assert.False(t, validatedMetrics["gpu.mig.memoryTotal"], "Found a duplicate in the metrics slice: gpu.mig.memoryTotal")
 					validatedMetrics["gpu.mig.memoryTotal"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, MIG: memory of one MIG instance, in bytes: total of the reading that gives gpu.mig.memoryAllocated. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.", mi.Description())
+					assert.Equal(t, "NVIDIA, MIG: memory of one MIG instance, in bytes: total of the reading that gives gpu.mig.memoryAllocated. DCGM: DCGM_FI_DEV_FB_TOTAL, else FB_USED + FB_FREE + FB_RESERVED (MiB), x 2^20, of the rows with GPU_I_ID. Absent without the right to see the instance. Instances have no W&B tag: left out in tag and sdk naming.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1713,12 +1764,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.pipeFp16Active":
 					assert.False(t, validatedMetrics["gpu.mig.pipeFp16Active"], "Found a duplicate in the metrics slice: gpu.mig.pipeFp16Active")
 					validatedMetrics["gpu.mig.pipeFp16Active"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeFp16Active of one GPU instance (GPM metric 13 FP16 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp16Active, and when GPM does not support the instance.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeFp16Active of one GPU instance (GPM metric 13 FP16 of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_FP16_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeFp16Active, and when GPM does not support the instance.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1746,12 +1800,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.pipeFp32Active":
 					assert.False(t, validatedMetrics["gpu.mig.pipeFp32Active"], "Found a duplicate in the metrics slice: gpu.mig.pipeFp32Active")
 					validatedMetrics["gpu.mig.pipeFp32Active"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeFp32Active of one GPU instance (GPM metric 12 FP32 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp32Active, and when GPM does not support the instance.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeFp32Active of one GPU instance (GPM metric 12 FP32 of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_FP32_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeFp32Active, and when GPM does not support the instance.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1779,12 +1836,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.pipeFp64Active":
 					assert.False(t, validatedMetrics["gpu.mig.pipeFp64Active"], "Found a duplicate in the metrics slice: gpu.mig.pipeFp64Active")
 					validatedMetrics["gpu.mig.pipeFp64Active"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeFp64Active of one GPU instance (GPM metric 11 FP64 of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeFp64Active, and when GPM does not support the instance.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeFp64Active of one GPU instance (GPM metric 11 FP64 of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_FP64_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeFp64Active, and when GPM does not support the instance.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1812,12 +1872,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.pipeTensorActive":
 					assert.False(t, validatedMetrics["gpu.mig.pipeTensorActive"], "Found a duplicate in the metrics slice: gpu.mig.pipeTensorActive")
 					validatedMetrics["gpu.mig.pipeTensorActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeTensorActive of one GPU instance (GPM metric 5 ANY_TENSOR of its own samples); may exceed 100 on some drivers. Absent as gpu.pipeTensorActive, and when GPM does not support the instance.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.pipeTensorActive of one GPU instance (GPM metric 5 ANY_TENSOR of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.pipeTensorActive, and when GPM does not support the instance.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1845,6 +1908,9 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.pipeTensorHmmaActive":
 					assert.False(t, validatedMetrics["gpu.mig.pipeTensorHmmaActive"], "Found a duplicate in the metrics slice: gpu.mig.pipeTensorHmmaActive")
 					validatedMetrics["gpu.mig.pipeTensorHmmaActive"] = true
@@ -1883,7 +1949,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.mig.smActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.smActive of one GPU instance (GPM metric 2 SM_UTIL of its own samples); may exceed 100 on some drivers. Absent as gpu.smActive, and when GPM does not support the instance.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.smActive of one GPU instance (GPM metric 2 SM_UTIL of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_SM_ACTIVE (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.smActive, and when GPM does not support the instance.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1911,12 +1977,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.mig.smOccupancy":
 					assert.False(t, validatedMetrics["gpu.mig.smOccupancy"], "Found a duplicate in the metrics slice: gpu.mig.smOccupancy")
 					validatedMetrics["gpu.mig.smOccupancy"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.smOccupancy of one GPU instance (GPM metric 3 SM_OCCUPANCY of its own samples); may exceed 100 on some drivers. Absent as gpu.smOccupancy, and when GPM does not support the instance.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later, MIG: gpu.smOccupancy of one GPU instance (GPM metric 3 SM_OCCUPANCY of its own samples); may exceed 100 on some drivers. DCGM: DCGM_FI_PROF_SM_OCCUPANCY (ratio) x 100 of the rows with GPU_I_ID. Absent as gpu.smOccupancy, and when GPM does not support the instance.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1944,12 +2013,15 @@ func TestMetricsBuilder(t *testing.T) {
 					migProfileAttrVal, ok := dp.Attributes().Get("mig_profile")
 					assert.True(t, ok)
 					assert.Equal(t, "mig_profile-val", migProfileAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.nvlinkRxBytes":
 					assert.False(t, validatedMetrics["gpu.nvlinkRxBytes"], "Found a duplicate in the metrics slice: gpu.nvlinkRxBytes")
 					validatedMetrics["gpu.nvlinkRxBytes"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second received over all NVLinks, mean of the last interval; GPM metric 60 NVLINK_TOTAL_RX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_NVLINK_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second received over all NVLinks, mean of the last interval; GPM metric 60 NVLINK_TOTAL_RX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_NVLINK_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.", mi.Description())
 					assert.Equal(t, "By/s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1968,12 +2040,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.nvlinkTxBytes":
 					assert.False(t, validatedMetrics["gpu.nvlinkTxBytes"], "Found a duplicate in the metrics slice: gpu.nvlinkTxBytes")
 					validatedMetrics["gpu.nvlinkTxBytes"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second sent over all NVLinks, mean of the last interval; GPM metric 61 NVLINK_TOTAL_TX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_NVLINK_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second sent over all NVLinks, mean of the last interval; GPM metric 61 NVLINK_TOTAL_TX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_NVLINK_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more. Absent on boards without NVLink.", mi.Description())
 					assert.Equal(t, "By/s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -1992,6 +2067,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.pcieLinkGen":
 					assert.False(t, validatedMetrics["gpu.pcieLinkGen"], "Found a duplicate in the metrics slice: gpu.pcieLinkGen")
 					validatedMetrics["gpu.pcieLinkGen"] = true
@@ -2095,7 +2173,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.pcieRxBytes"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second received over PCIe, mean of the last interval; GPM metric 21 PCIE_RX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_PCIE_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second received over PCIe, mean of the last interval; GPM metric 21 PCIE_RX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_PCIE_RX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "By/s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2114,12 +2192,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.pcieTxBytes":
 					assert.False(t, validatedMetrics["gpu.pcieTxBytes"], "Found a duplicate in the metrics slice: gpu.pcieTxBytes")
 					validatedMetrics["gpu.pcieTxBytes"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second sent over PCIe, mean of the last interval; GPM metric 20 PCIE_TX (MiB/s) x 2^20 between two scrapes. DCGM sources: DCGM_FI_PROF_PCIE_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: bytes per second sent over PCIe, mean of the last interval; GPM metric 20 PCIE_TX (MiB/s) x 2^20 between two scrapes. DCGM: DCGM_FI_PROF_PCIE_TX_BYTES as it is. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "By/s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2138,12 +2219,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.pipeFp16Active":
 					assert.False(t, validatedMetrics["gpu.pipeFp16Active"], "Found a duplicate in the metrics slice: gpu.pipeFp16Active")
 					validatedMetrics["gpu.pipeFp16Active"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the FP16 pipe was active, mean of the last interval; GPM metric 13 FP16 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP16_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the FP16 pipe was active, mean of the last interval; GPM metric 13 FP16 between two scrapes. DCGM: DCGM_FI_PROF_PIPE_FP16_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2162,12 +2246,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.pipeFp32Active":
 					assert.False(t, validatedMetrics["gpu.pipeFp32Active"], "Found a duplicate in the metrics slice: gpu.pipeFp32Active")
 					validatedMetrics["gpu.pipeFp32Active"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the FP32 pipe was active, mean of the last interval; GPM metric 12 FP32 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP32_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the FP32 pipe was active, mean of the last interval; GPM metric 12 FP32 between two scrapes. DCGM: DCGM_FI_PROF_PIPE_FP32_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2186,12 +2273,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.pipeFp64Active":
 					assert.False(t, validatedMetrics["gpu.pipeFp64Active"], "Found a duplicate in the metrics slice: gpu.pipeFp64Active")
 					validatedMetrics["gpu.pipeFp64Active"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the FP64 pipe was active, mean of the last interval; GPM metric 11 FP64 between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_FP64_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which the FP64 pipe was active, mean of the last interval; GPM metric 11 FP64 between two scrapes. DCGM: DCGM_FI_PROF_PIPE_FP64_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2210,12 +2300,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.pipeTensorActive":
 					assert.False(t, validatedMetrics["gpu.pipeTensorActive"], "Found a duplicate in the metrics slice: gpu.pipeTensorActive")
 					validatedMetrics["gpu.pipeTensorActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which a tensor pipe was active, mean of the last interval; GPM metric 5 ANY_TENSOR between two scrapes. DCGM sources: DCGM_FI_PROF_PIPE_TENSOR_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which a tensor pipe was active, mean of the last interval; GPM metric 5 ANY_TENSOR between two scrapes. DCGM: DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2234,6 +2327,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.pipeTensorHmmaActive":
 					assert.False(t, validatedMetrics["gpu.pipeTensorHmmaActive"], "Found a duplicate in the metrics slice: gpu.pipeTensorHmmaActive")
 					validatedMetrics["gpu.pipeTensorHmmaActive"] = true
@@ -2263,7 +2359,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.powerPercent"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Power draw of the GPU in percent of its limit; may exceed 100. NVIDIA: 100 x gpu.powerWatts / enforced limit (nvmlDeviceGetEnforcedPowerLimit). AMD: 100 x gpu.powerWatts / current cap (power1_cap, `Max Graphics Package Power (W)`, power_limit), absent on most APUs. Apple: 100 x gpu.powerWatts / the configured gpu_power_limit_watts, else an ESTIMATED limit of 16.5 W x GPU cores / 8, for Apple publishes none. Absent without power or without a limit above 0.", mi.Description())
+					assert.Equal(t, "Power draw of the GPU in percent of its limit; may exceed 100. NVIDIA: 100 x gpu.powerWatts / enforced limit (nvmlDeviceGetEnforcedPowerLimit). DCGM: 100 x DCGM_FI_DEV_POWER_USAGE / DCGM_FI_DEV_ENFORCED_POWER_LIMIT. AMD: 100 x gpu.powerWatts / current cap (power1_cap, `Max Graphics Package Power (W)`, power_limit), absent on most APUs. Apple: 100 x gpu.powerWatts / the configured gpu_power_limit_watts, else an ESTIMATED limit of 16.5 W x GPU cores / 8, for Apple publishes none. Absent without power or without a limit above 0.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2282,12 +2378,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.powerWatts":
 					assert.False(t, validatedMetrics["gpu.powerWatts"], "Found a duplicate in the metrics slice: gpu.powerWatts")
 					validatedMetrics["gpu.powerWatts"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.", mi.Description())
+					assert.Equal(t, "Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. DCGM: DCGM_FI_DEV_POWER_USAGE. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2306,6 +2405,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.process.correctedMemoryErrors":
 					assert.False(t, validatedMetrics["gpu.process.correctedMemoryErrors"], "Found a duplicate in the metrics slice: gpu.process.correctedMemoryErrors")
 					validatedMetrics["gpu.process.correctedMemoryErrors"] = true
@@ -2921,7 +3023,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["gpu.smActive"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which a streaming multiprocessor had at least one warp, mean of the last interval; GPM metric 2 SM_UTIL between two scrapes. DCGM sources: DCGM_FI_PROF_SM_ACTIVE x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: share of cycles in which a streaming multiprocessor had at least one warp, mean of the last interval; GPM metric 2 SM_UTIL between two scrapes. DCGM: DCGM_FI_PROF_SM_ACTIVE (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2940,12 +3042,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.smClock":
 					assert.False(t, validatedMetrics["gpu.smClock"], "Found a duplicate in the metrics slice: gpu.smClock")
 					validatedMetrics["gpu.smClock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Clock of the streaming multiprocessors. NVIDIA: nvmlDeviceGetClockInfo(SM); 0 is valid (parked). Not for AMD and Apple.", mi.Description())
+					assert.Equal(t, "Clock of the streaming multiprocessors. NVIDIA: nvmlDeviceGetClockInfo(SM); 0 is valid (parked). DCGM: DCGM_FI_DEV_SM_CLOCK. Not for AMD and Apple.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2964,12 +3069,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.smOccupancy":
 					assert.False(t, validatedMetrics["gpu.smOccupancy"], "Found a duplicate in the metrics slice: gpu.smOccupancy")
 					validatedMetrics["gpu.smOccupancy"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "NVIDIA, Hopper and later: share of the warps that fit on the streaming multiprocessors that were resident, mean of the last interval; GPM metric 3 SM_OCCUPANCY between two scrapes. DCGM sources: DCGM_FI_PROF_SM_OCCUPANCY x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
+					assert.Equal(t, "NVIDIA, Hopper and later: share of the warps that fit on the streaming multiprocessors that were resident, mean of the last interval; GPM metric 3 SM_OCCUPANCY between two scrapes. DCGM: DCGM_FI_PROF_SM_OCCUPANCY (ratio) x 100. 0 to 100. Absent before Hopper, at the first scrape, when the last sample is more than 10 minutes old, and when NVML gives no finite value of 0 or more.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -2988,12 +3096,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.temp":
 					assert.False(t, validatedMetrics["gpu.temp"], "Found a duplicate in the metrics slice: gpu.temp")
 					validatedMetrics["gpu.temp"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Temperature of the GPU. NVIDIA: nvmlDeviceGetTemperature, else nvmlDeviceGetTemperatureV, sensor GPU, whole degrees; above 200 dropped; absent in vGPU guests. AMD: the memory's sensor, else the hot spot (junction), else the edge, above 0 and below 200; the attribute sensor says which. Apple: mean of the SMC keys that begin with `Tg`, else of the HID sensors `GPU MTR Temp Sensor*`; only readings from 15 to 120 count; absent while the GPU is powered off.", mi.Description())
+					assert.Equal(t, "Temperature of the GPU. NVIDIA: nvmlDeviceGetTemperature, else nvmlDeviceGetTemperatureV, sensor GPU, whole degrees; above 200 dropped; absent in vGPU guests. DCGM: DCGM_FI_DEV_GPU_TEMP. AMD: the memory's sensor, else the hot spot (junction), else the edge, above 0 and below 200; the attribute sensor says which. Apple: mean of the SMC keys that begin with `Tg`, else of the HID sensors `GPU MTR Temp Sensor*`; only readings from 15 to 120 count; absent while the GPU is powered off.", mi.Description())
 					assert.Equal(t, "Cel", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3015,12 +3126,15 @@ func TestMetricsBuilder(t *testing.T) {
 					sensorAttrVal, ok := dp.Attributes().Get("sensor")
 					assert.True(t, ok)
 					assert.Equal(t, "sensor-val", sensorAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.totalEnergyConsumption":
 					assert.False(t, validatedMetrics["gpu.totalEnergyConsumption"], "Found a duplicate in the metrics slice: gpu.totalEnergyConsumption")
 					validatedMetrics["gpu.totalEnergyConsumption"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "DCGM sources: energy used since the driver was loaded, in millijoules, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION. Start and resets as gpu.energy, which is the figure of NVML and AMD. Absent when the field is blank.", mi.Description())
+					assert.Equal(t, "Energy used since the driver was loaded, in millijoules. DCGM: DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION. Start = time of the first reading, anew when the value falls. gpu.energy is the figure of NVML and AMD. Absent when the field is blank.", mi.Description())
 					assert.Equal(t, "mJ", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3041,12 +3155,15 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.unCorrectedMemoryErrors":
 					assert.False(t, validatedMetrics["gpu.unCorrectedMemoryErrors"], "Found a duplicate in the metrics slice: gpu.unCorrectedMemoryErrors")
 					validatedMetrics["gpu.unCorrectedMemoryErrors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. AMD, with `extended` only: `ue` of ras/umc_err_count; amd-smi ecc_blocks.UMC.uncorrectable_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
+					assert.Equal(t, "Memory errors that ECC could not correct. NVIDIA: nvmlDeviceGetMemoryErrorCounter(UNCORRECTED, VOLATILE_ECC, DEVICE_MEMORY); absence as gpu.correctedMemoryErrors. DCGM: DCGM_FI_DEV_ECC_DBE_VOL_DEV. AMD, with `extended` only: `ue` of ras/umc_err_count; amd-smi ecc_blocks.UMC.uncorrectable_count. Not for Apple. The capital C is the published spelling; W&B's SDK writes uncorrectedMemoryErrors. The device's absolute value; start = time of the first reading, anew when the value falls, when the library was opened anew and when a lost device returns.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3067,6 +3184,9 @@ func TestMetricsBuilder(t *testing.T) {
 					gpuModelAttrVal, ok := dp.Attributes().Get("gpu_model")
 					assert.True(t, ok)
 					assert.Equal(t, "gpu_model-val", gpuModelAttrVal.Str())
+					nodeAttrVal, ok := dp.Attributes().Get("node")
+					assert.True(t, ok)
+					assert.Equal(t, "node-val", nodeAttrVal.Str())
 				case "gpu.xidErrors":
 					assert.False(t, validatedMetrics["gpu.xidErrors"], "Found a duplicate in the metrics slice: gpu.xidErrors")
 					validatedMetrics["gpu.xidErrors"] = true

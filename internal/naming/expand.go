@@ -11,7 +11,18 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
+// ScopeSource is the attribute of a scope that says where its metrics come from,
+// where that changes their names; SourceDCGM is its value for DCGM's figures.
 const (
+	ScopeSource = "wandb.source"
+	SourceDCGM  = "dcgm"
+)
+
+const (
+	// nodeKey is the attribute with the machine that a GPU of DCGM is in.
+	nodeKey = "node"
+	// W&B's source of DCGM's figures calls the used memory otherwise than NVML's.
+	allocatedMetric, usedMetric = "gpu.memoryAllocatedBytes", "gpu.memoryUsed"
 	// labelMark begins the label suffix of W&B's SDK: `cpu/l:LABEL`.
 	labelMark = "/l:"
 	// maxNames bounds the remembered names; beyond it they are forgotten and
@@ -34,6 +45,8 @@ type Expander struct {
 	names map[string]*fullName
 	// scope numbers the scopes; a fullName of another scope is not a target.
 	scope uint64
+	// dcgm says that the present scope has DCGM's figures, under W&B's names for those.
+	dcgm bool
 	// targets are the metrics that full tags of this scope have got.
 	targets []pmetric.Metric
 	// dests has the target of each point of the present metric.
@@ -106,6 +119,10 @@ func (e *Expander) tableRule(r *row) rule {
 // kept under the tag without that segment (`gpu.temp`,
 // `tpu.hloExecTiming.tensorcore_0`); where that is another metric's tag
 // (disk.device.in without device) under the metric's own name.
+//
+// In the sdk style, a scope with [ScopeSource] = [SourceDCGM] has the names that
+// W&B gives to DCGM's figures: the attribute node is a label suffix before the
+// configured one, and gpu.memoryAllocatedBytes is `gpu.{gpu_index}.memoryUsed`.
 func (e *Expander) Expand(md pmetric.Metrics) {
 	if e.rules == nil {
 		return
@@ -122,6 +139,7 @@ func (e *Expander) Expand(md pmetric.Metrics) {
 	dropped := false
 	for _, rm := range md.ResourceMetrics().All() {
 		for _, sm := range rm.ScopeMetrics().All() {
+			e.dcgm = e.style == SDK && isDCGM(sm.Scope())
 			dropped = e.expandScope(sm.Metrics()) || dropped
 		}
 	}
@@ -157,6 +175,11 @@ func (e *Expander) expandScope(ms pmetric.MetricSlice) (dropped bool) {
 	return dropped
 }
 
+func isDCGM(scope pcommon.InstrumentationScope) bool {
+	source, ok := scope.Attributes().Get(ScopeSource)
+	return ok && source.Type() == pcommon.ValueTypeStr && source.Str() == SourceDCGM
+}
+
 func removeEmpty(md pmetric.Metrics) {
 	md.ResourceMetrics().RemoveIf(func(rm pmetric.ResourceMetrics) bool {
 		rm.ScopeMetrics().RemoveIf(func(sm pmetric.ScopeMetrics) bool { return sm.Metrics().Len() == 0 })
@@ -165,6 +188,9 @@ func removeEmpty(md pmetric.Metrics) {
 }
 
 func (e *Expander) rule(metric string) rule {
+	if e.dcgm && metric == allocatedMetric {
+		metric = usedMetric
+	}
 	if r, ok := e.rules[metric]; ok {
 		return r
 	}
@@ -279,6 +305,9 @@ func (e *Expander) fullName(r *rule, attrs pcommon.Map) *fullName {
 	if !whole && r.bare != "" {
 		buf = append(buf[:0], r.bare...)
 	}
+	if e.dcgm {
+		buf = appendNode(buf, attrs)
+	}
 	buf = append(buf, e.suffix...)
 	e.buf = buf
 	full, ok := e.names[string(buf)]
@@ -287,6 +316,17 @@ func (e *Expander) fullName(r *rule, attrs pcommon.Map) *fullName {
 		e.names[full.name] = full
 	}
 	return full
+}
+
+// appendNode appends the machine of a GPU as W&B does.
+func appendNode(buf []byte, attrs pcommon.Map) []byte {
+	mark := len(buf)
+	buf = append(buf, labelMark...)
+	value := len(buf)
+	if buf = appendAttr(buf, attrs, nodeKey); len(buf) == value {
+		return buf[:mark]
+	}
+	return buf
 }
 
 // newMetric appends a metric that is m but for its points; the name is to come.

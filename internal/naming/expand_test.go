@@ -206,6 +206,65 @@ func TestSDKSpellings(t *testing.T) {
 	}
 }
 
+// dcgmScope has figures of two machines and of a GPU that is in none.
+func dcgmScope() (pmetric.Metrics, pmetric.MetricSlice) {
+	md, ms := newScope()
+	md.ResourceMetrics().At(0).ScopeMetrics().At(0).Scope().Attributes().PutStr(ScopeSource, SourceDCGM)
+	for _, name := range []string{"gpu.temp", "gpu.memoryAllocatedBytes", "gpu.unCorrectedMemoryErrors", "gpu.mig.memoryAllocated"} {
+		put(ms, name, 1, attrs{"gpu_index": 0, "node": "node-a.b/c"})
+		put(ms, name, 2, attrs{"gpu_index": 0, "node": "node-b"})
+		put(ms, name, 3, attrs{"gpu_index": 0, "node": ""})
+		put(ms, name, 4, attrs{"gpu_index": 1})
+	}
+	return md, ms
+}
+
+func TestSDKStyleOfDCGM(t *testing.T) {
+	for label, suffix := range map[string]string{"": "", "rank-3": "/l:rank-3"} {
+		md, ms := dcgmScope()
+		New(SDK, label).Expand(md)
+		var want []string
+		for _, name := range []string{"temp", "memoryUsed", "uncorrectedMemoryErrors"} {
+			want = append(want, "gpu.0."+name+"/l:node-a.b/c"+suffix, "gpu.0."+name+"/l:node-b"+suffix, "gpu.0."+name+suffix, "gpu.1."+name+suffix)
+		}
+		assert.ElementsMatch(t, want, names(ms))
+		metric, values, parsed, ok := Parse("gpu.0.temp/l:node-a.b/c" + suffix)
+		assert.True(t, ok)
+		assert.Equal(t, "gpu.temp", metric)
+		assert.Equal(t, map[string]string{"gpu_index": "0"}, values)
+		assert.Equal(t, "node-a.b/c"+suffix, parsed)
+	}
+}
+
+func TestDCGMIsNamedAsOthersInOtherStylesAndScopes(t *testing.T) {
+	md, ms := dcgmScope()
+	New(Tag, "rank-3").Expand(md)
+	assert.ElementsMatch(t, []string{
+		"gpu.0.temp", "gpu.1.temp", "gpu.0.memoryAllocatedBytes", "gpu.1.memoryAllocatedBytes",
+		"gpu.0.unCorrectedMemoryErrors", "gpu.1.unCorrectedMemoryErrors",
+	}, names(ms))
+
+	for name, source := range map[string]any{"no source": nil, "another source": "nvml", "not a text": 7} {
+		md, ms := dcgmScope()
+		scope := md.ResourceMetrics().At(0).ScopeMetrics().At(0).Scope()
+		require.NoError(t, scope.Attributes().PutEmpty(ScopeSource).FromRaw(source))
+		New(SDK, "").Expand(md)
+		assert.ElementsMatch(t, []string{
+			"gpu.0.temp", "gpu.1.temp", "gpu.0.memoryAllocatedBytes", "gpu.1.memoryAllocatedBytes",
+			"gpu.0.uncorrectedMemoryErrors", "gpu.1.uncorrectedMemoryErrors",
+		}, names(ms), name)
+	}
+}
+
+func TestEachScopeHasItsOwnSource(t *testing.T) {
+	md, ms := dcgmScope()
+	other := md.ResourceMetrics().At(0).ScopeMetrics().AppendEmpty().Metrics()
+	put(other, "gpu.memoryAllocatedBytes", 1, attrs{"gpu_index": 0, "node": "x"})
+	New(SDK, "").Expand(md)
+	assert.Equal(t, []string{"gpu.0.memoryAllocatedBytes"}, names(other))
+	assert.Contains(t, names(ms), "gpu.0.memoryUsed/l:node-b")
+}
+
 func TestTagStyleOfDynamicNames(t *testing.T) {
 	md, ms := newScope()
 	put(ms, "trn.host_total_memory_usage.new_part", 1, nil)

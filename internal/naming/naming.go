@@ -17,7 +17,8 @@ const (
 	Template Style = "template"
 	// Tag gives the full tags of W&B's published list.
 	Tag Style = "tag"
-	// SDK gives the tags that W&B's SDK writes, with its label suffix.
+	// SDK gives the tags that W&B's SDK writes, with its label suffix; DCGM's
+	// figures get the node as another one before it.
 	SDK Style = "sdk"
 	// Semconv gives the names of OpenTelemetry's semantic conventions.
 	Semconv Style = "semconv"

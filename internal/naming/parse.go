@@ -11,7 +11,8 @@ import (
 // Parse reads a full tag, in the spelling of the published list or of W&B's
 // SDK, back into the metric's name and the values of its placeholders (nil if
 // it has none). A label suffix `/l:LABEL` is split off at the first `/l:` that
-// leaves a tag before it, so that a path that contains `/l:` is read right.
+// leaves a tag before it, so that a path that contains `/l:` is read right. The
+// node of DCGM's figures is a suffix, too: with both the label is `NODE/l:LABEL`.
 //
 // Limits, where a tag has two readings: a path that itself contains the end of
 // its tag before `/l:` (`disk./a.usageGB/l:b.usageGB`; also a relative path

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/receiver"
 	"go.opentelemetry.io/collector/scraper/scraperhelper"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/workload"
@@ -77,6 +78,8 @@ type Settings struct {
 	Target Target
 	// Workloads finds the configured process and all other workloads on Linux.
 	Workloads *workload.Discovery
+	// GPUs tells which GPUs the families measure themselves. It is the same for all.
+	GPUs *gpus.Measured
 }
 
 // Scraper is one family at work.

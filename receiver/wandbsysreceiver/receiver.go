@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/scraper/scraperhelper"
 	"go.uber.org/zap"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/kubelet"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
@@ -72,6 +73,7 @@ func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next c
 	r.workloads = workload.NewDiscovery(options)
 	hostName := identity.HostName(ctx, cfg.HostName, cfg.RootPath)
 	machine := identity.New(hostName, cfg.Label, cfg.RootPath, cfg.MetricsBuilderConfig.ResourceAttributes)
+	measured := &gpus.Measured{}
 	for _, factory := range cfg.families {
 		if factory.NotCompiledIn == "" {
 			r.compiledIn = append(r.compiledIn, factory.Name)
@@ -85,7 +87,7 @@ func newReceiver(ctx context.Context, set receiver.Settings, cfg *Config, next c
 		}
 		settings := scrapers.Settings{
 			Receiver: set, Metrics: cfg.MetricsBuilderConfig, Extended: cfg.Extended,
-			Identity: machine, RootPath: cfg.RootPath, DetectionInterval: cfg.DetectionInterval, Target: options.Target, Workloads: r.workloads,
+			Identity: machine, RootPath: cfg.RootPath, DetectionInterval: cfg.DetectionInterval, Target: options.Target, Workloads: r.workloads, GPUs: measured,
 		}
 		settings.Receiver.Logger = set.Logger.With(zap.String("family", factory.Name))
 		timing := section.Common().Timing

@@ -7,6 +7,7 @@ package nvidia
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -54,6 +55,9 @@ type gpuScraper struct {
 	attributes []*attributes
 	// start is the start time that the builder has, once it was set.
 	start time.Time
+	// measured is told the UUIDs of the GPUs that are measured here: uuids.
+	measured *gpus.Measured
+	uuids    []string
 }
 
 func newScraper(set scrapers.Settings, section scrapers.Config) (scrapers.Scraper, error) {
@@ -68,6 +72,7 @@ func newScraper(set scrapers.Settings, section scrapers.Config) (scrapers.Scrape
 func newScraperFor(set scrapers.Settings, cfg *Config, src source) *gpuScraper {
 	owners := newOwners(set, cfg)
 	builder := metadata.NewMetricsBuilder(set.Metrics, set.Receiver)
+	set.GPUs.Expect(familyName)
 	return &gpuScraper{
 		source:          src,
 		identity:        set.Identity,
@@ -80,6 +85,7 @@ func newScraperFor(set scrapers.Settings, cfg *Config, src source) *gpuScraper {
 		instanceProfile: instanceProfile(builder),
 		owners:          owners,
 		clock:           time.Now,
+		measured:        set.GPUs,
 	}
 }
 
@@ -99,6 +105,7 @@ func (s *gpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 	}
 	r.sort()
 	s.describe(r)
+	s.tell(r)
 	now := pcommon.NewTimestampFromTime(s.clock())
 	s.remember(r)
 	for i := range r.devices {
@@ -131,6 +138,22 @@ func (s *gpuScraper) describe(r *reading) {
 	}
 	r.gpus.Type = s.model
 	s.identity.SetGPUs(familyName, r.gpus)
+}
+
+// tell says which GPUs are measured here. One that could not be read this time
+// still is: others must not step in for a scrape.
+func (s *gpuScraper) tell(r *reading) {
+	var uuids []string
+	if !r.complete || len(r.errs) > 0 {
+		uuids = slices.Clone(s.uuids)
+	}
+	for i := range r.devices {
+		if uuid := r.devices[i].uuid; !slices.Contains(uuids, uuid) {
+			uuids = append(uuids, uuid)
+		}
+	}
+	s.uuids = uuids
+	s.measured.Set(familyName, uuids)
 }
 
 // user is a workload and the GPUs that it uses.

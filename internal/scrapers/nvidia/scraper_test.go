@@ -367,3 +367,19 @@ func TestTheMachineIsToldItsGPUs(t *testing.T) {
 	assert.Equal(t, "A", told()["wandb.gpu_type"], "a GPU that is lost for once changes nothing")
 	assert.Equal(t, int64(1), told()["wandb.gpu_count"])
 }
+
+func TestWhatIsMeasuredIsKnownAfterTheFirstScrapeOnly(t *testing.T) {
+	set, _ := scraperstest.NewSettings(t, t.TempDir(), false)
+	set.GPUs = &gpus.Measured{}
+	absent := reading{errs: []error{&scrapers.AbsentError{Reason: "no NVML library"}}}
+	s := newScraperFor(set, defaultConfig().(*Config), &fakeSource{readings: []reading{absent, fullReading()}})
+	assert.False(t, set.GPUs.Known())
+	_, err := s.Scrape(t.Context())
+	require.Error(t, err)
+	assert.True(t, set.GPUs.Known(), "without a driver nothing is measured")
+	assert.False(t, set.GPUs.Any())
+	_, err = s.Scrape(t.Context())
+	require.NoError(t, err)
+	assert.True(t, set.GPUs.Has("GPU-3"))
+	assert.False(t, set.GPUs.Has("MIG-5"))
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
@@ -200,6 +201,28 @@ func TestLostGPUReturns(t *testing.T) {
 		assert.Greater(t, startOf(t, md, "gpu.correctedMemoryErrors", 1), start, c)
 		assert.Equal(t, start, startOf(t, md, "gpu.correctedMemoryErrors", 0), c)
 	}
+}
+
+// Others must not step in for a GPU that is read here, also while it cannot be
+// read. One that is gone is free.
+func TestMeasuredGPUsAreTold(t *testing.T) {
+	r := newRig(t, 2, rigOptions{})
+	var measured gpus.Measured
+	r.scraper.measured = &measured
+	told := func() []bool { return []bool{measured.Has("GPU-0"), measured.Has("GPU-1")} }
+
+	r.scrape()
+	assert.Equal(t, []bool{true, true}, told())
+	r.set("devices.1.handle.ret", 15)
+	r.scrape()
+	assert.Equal(t, []bool{true, true}, told(), "lost")
+	r.set("devices.1.handle.ret", 0, "device_count.ret", 999)
+	r.scrape()
+	assert.Equal(t, []bool{true, true}, told(), "nothing could be asked")
+	r.set("device_count.ret", 0, "device_count.value", 1)
+	r.scrape()
+	assert.Equal(t, []bool{true, false}, told(), "gone")
+	assert.True(t, measured.Known())
 }
 
 // A GPU that is lost while it is read is asked nothing more, and gives nothing.

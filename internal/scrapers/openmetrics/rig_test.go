@@ -50,7 +50,9 @@ func section(t testing.TB, values map[string]any) (*Config, error) {
 }
 
 // endpointsOf is a section of endpoints alone.
-func endpointsOf(endpoints map[string]any) map[string]any { return map[string]any{"endpoints": endpoints} }
+func endpointsOf(endpoints map[string]any) map[string]any {
+	return map[string]any{"endpoints": endpoints}
+}
 
 // start makes a rig that is stopped at the end of the test.
 func start(t testing.TB, values map[string]any, change ...func(*scrapers.Settings)) *rig {

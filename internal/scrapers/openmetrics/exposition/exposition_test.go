@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition/expositiontest"
 )
 
 const (
@@ -533,7 +535,7 @@ func TestWellFormedBodyIsReadWhole(t *testing.T) {
 func TestOneScrapeMakesTheMemoryOfTheNext(t *testing.T) {
 	for format, contentType := range map[Format]string{Classic: classicType, OpenMetrics: openMetricsType} {
 		p := New(Options{})
-		body := bodyOf(1000, format == OpenMetrics)
+		body := expositiontest.Body(1000, format == OpenMetrics)
 		parse := func() {
 			if _, err := p.Parse(body, contentType, nil); err != nil {
 				t.Fatal(err)

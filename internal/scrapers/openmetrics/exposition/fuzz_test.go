@@ -50,7 +50,7 @@ func addSeeds(f *testing.F, add func(body []byte)) {
 		&dto.MetricFamily{Name: "g", Help: "Help.", Type: dto.MetricType_GAUGE, Metric: []dto.Metric{{Gauge: &dto.Gauge{Value: 1}}}},
 		&dto.MetricFamily{Name: "s", Type: dto.MetricType_SUMMARY, Metric: []dto.Metric{{Summary: &dto.Summary{SampleCount: 1, Quantile: []dto.Quantile{{Quantile: 1}}}}}},
 	))
-	files, _ := filepath.Glob(filepath.Join(os.Getenv(samplesVariable), "openmetrics", "*.[pom]*"))
+	files, _ := filepath.Glob(filepath.Join(os.Getenv("WANDBSYS_SAMPLES"), "openmetrics", "*.[pom]*"))
 	for _, file := range files {
 		if content, err := os.ReadFile(file); err == nil && len(content) < 4096 {
 			add(content)
