@@ -19,10 +19,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.uber.org/zap"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/dcgm"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/filter"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/series"
@@ -45,6 +47,10 @@ type endpoint struct {
 	parser *exposition.Parser
 	filter *filter.Filter
 	writer writer
+	// mapper is nil without a mapping.
+	mapper *dcgm.Mapper
+	// queries are what a query API is asked for; empty for an exporter.
+	queries []*url.URL
 
 	// Used outside of the read only.
 	builder  *metadata.MetricsBuilder
@@ -87,6 +93,14 @@ func newEndpoint(name string, e *EndpointConfig, family *Config, set scrapers.Se
 		},
 		builder:  metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
 		resource: set.Identity.Endpoint(at.identity(name, set.Identity.HostName())),
+	}
+	switch {
+	case e.QueryAPI:
+		made.client.accept = "application/json"
+		made.mapper = dcgm.New(set, dcgm.Query)
+		made.queries = queriesOf(at.url, e.Queries)
+	case e.Map == mapDCGM:
+		made.mapper = dcgm.New(set, dcgm.Exporter)
 	}
 	return made, nil
 }
@@ -156,7 +170,9 @@ func portOf(u *url.URL) int {
 
 // answer is what a read gave, cut loose from the memory of the next one.
 type answer struct {
-	metrics               pmetric.MetricSlice
+	metrics pmetric.MetricSlice
+	// mapped are the scopes of the metrics that go by another family's names.
+	mapped                pmetric.ScopeMetricsSlice
 	scraped, kept, missed int
 	targetInfo            exposition.Labels
 	remarks               []remark
@@ -179,31 +195,33 @@ type reading struct {
 // finish waits for the read, and adds the endpoint's points to md.
 func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 	got, err := r.pending.Wait()
+	if got == nil {
+		got = newAnswer()
+	}
+	e.describe(got.targetInfo)
+	e.news.tell(e.logger, got.remarks)
 	rm := md.ResourceMetrics().AppendEmpty()
+	e.resource.CopyTo(rm.Resource())
 	scope := rm.ScopeMetrics().AppendEmpty()
 	scope.Scope().SetName(metadata.ScopeName)
 	scope.Scope().SetVersion(e.set.Receiver.BuildInfo.Version)
-	up := int64(0)
-	if err == nil {
-		up = 1
-		got.metrics.MoveAndAppendTo(scope.Metrics())
-		e.describe(got.targetInfo)
-		e.news.tell(e.logger, got.remarks)
-	} else {
-		got = &answer{}
-	}
-	e.resource.CopyTo(rm.Resource())
-	e.health(scope.Metrics(), got, up, time.Since(r.start))
+	got.metrics.MoveAndAppendTo(scope.Metrics())
+	e.health(scope.Metrics(), got, err == nil, time.Since(r.start))
+	got.mapped.MoveAndAppendTo(rm.ScopeMetrics())
 	if err == nil {
 		return nil
 	}
 	return &scrapers.SourceError{Source: fmt.Sprintf("endpoint %s (%s)", e.name, e.target), Err: err}
 }
 
+func newAnswer() *answer {
+	return &answer{metrics: pmetric.NewMetricSlice(), mapped: pmetric.NewScopeMetricsSlice()}
+}
+
 // health adds the points that tell of the scrape.
-func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up int64, took time.Duration) {
+func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool, took time.Duration) {
 	now := pcommon.NewTimestampFromTime(time.Now())
-	e.builder.RecordWandbsysEndpointUpDataPoint(now, up, e.name)
+	e.builder.RecordWandbsysEndpointUpDataPoint(now, gpus.ZeroOrOne(up), e.name)
 	e.builder.RecordWandbsysEndpointScrapeDurationDataPoint(now, took.Seconds(), e.name)
 	e.builder.RecordWandbsysEndpointSamplesScrapedDataPoint(now, int64(got.scraped), e.name)
 	e.builder.RecordWandbsysEndpointSamplesKeptDataPoint(now, int64(got.kept), e.name)
@@ -231,22 +249,26 @@ func (e *endpoint) describe(info exposition.Labels) {
 	}
 }
 
-// read asks the endpoint once. It runs behind a guard.
+// read asks the endpoint once. It runs behind a guard. There may be an answer beside
+// the error.
 func (e *endpoint) read(ctx context.Context) (*answer, error) {
 	if e.client.http == nil {
 		if err := e.client.start(ctx, e.config, e.host, e.set.Receiver.TelemetrySettings); err != nil {
 			return nil, &fault{cause: "start", err: err}
 		}
 	}
+	defer e.filter.Next()
+	if len(e.queries) > 0 {
+		return e.query(ctx)
+	}
 	body, contentType, err := e.client.get(ctx, e.target.url)
 	if err != nil {
-		return nil, e.explained(err)
+		return nil, err
 	}
 	now := pcommon.NewTimestampFromTime(time.Now())
 	scrape, err := e.parser.Parse(body, contentType, e.filter.Keep)
-	e.filter.Next()
 	if err != nil {
-		return nil, e.explained(&fault{cause: "parse", err: err})
+		return nil, e.explained(err)
 	}
 	return e.write(scrape, now), nil
 }
@@ -255,27 +277,62 @@ func (e *endpoint) read(ctx context.Context) (*answer, error) {
 func (e *endpoint) explained(err error) error {
 	over, ok := errors.AsType[*exposition.LimitError](err)
 	if !ok {
-		return err
+		return &fault{cause: "parse", err: err}
 	}
-	return &fault{cause: over.Key, err: fmt.Errorf("%w; raise %s, or filter", over, keyOf(e.name, over.Key))}
+	return e.overLimit(over.Key, over)
+}
+
+func (e *endpoint) overLimit(key string, err error) error {
+	return &fault{cause: key, err: fmt.Errorf("%w; raise %s, or filter", err, keyOf(e.name, key))}
 }
 
 func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answer {
-	got := &answer{
-		metrics: pmetric.NewMetricSlice(),
-		scraped: scrape.Samples,
-		kept:    scrape.Kept,
-		missed:  scrape.Skipped,
-	}
+	got := newAnswer()
+	got.scraped, got.kept, got.missed = scrape.Samples, scrape.Kept, scrape.Skipped
 	got.metrics.EnsureCapacity(len(scrape.Families) + healthPoints)
 	e.writer.begin(got.metrics, now)
+	if e.mapper != nil {
+		e.mapper.Begin()
+	}
 	for i := range scrape.Families {
-		e.writer.family(&scrape.Families[i])
+		if f := &scrape.Families[i]; e.mapper == nil || e.leave(f) {
+			e.writer.family(f)
+		}
 	}
 	e.writer.finish(e.config.StaleMarkers)
+	e.takeMapped(got, now)
 	got.targetInfo = slices.Clone(scrape.TargetInfo)
 	got.remarks = e.remarks(scrape)
 	return got
+}
+
+// leave gives a family to the mapper, and leaves in it what keeps its own name. It
+// tells whether that is anything.
+func (e *endpoint) leave(f *exposition.Family) bool {
+	if len(f.Samples) == 0 {
+		return e.config.KeepUnmapped
+	}
+	f.Samples = slices.DeleteFunc(f.Samples, func(s exposition.Sample) bool {
+		switch e.mapper.Add(f.Name, s.Labels, s.Value) {
+		case dcgm.Elsewhere:
+			return false
+		case dcgm.Unmapped:
+			return !e.config.KeepUnmapped
+		case dcgm.Mapped:
+		}
+		return true
+	})
+	return len(f.Samples) > 0
+}
+
+// takeMapped adds what the mapper made.
+func (e *endpoint) takeMapped(got *answer, now pcommon.Timestamp) {
+	if e.mapper == nil {
+		return
+	}
+	for _, rm := range e.mapper.Emit(pcommon.NewResource(), now).ResourceMetrics().All() {
+		rm.ScopeMetrics().MoveAndAppendTo(got.mapped)
+	}
 }
 
 func (e *endpoint) shutdown() { e.client.shutdown() }
