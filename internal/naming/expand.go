@@ -71,6 +71,8 @@ type rule struct {
 	// bare is the name of points that lack all placeholders, where the tag
 	// without them is another metric's.
 	bare string
+	// numbered: a single value without its number has no tag.
+	numbered bool
 }
 
 // New makes an Expander. The label (W&B's x_label) goes into the names of the
@@ -118,7 +120,8 @@ func (e *Expander) tableRule(r *row) rule {
 // A point that lacks the attribute of a placeholder, or has an empty one, is
 // kept under the tag without that segment (`gpu.temp`,
 // `tpu.hloExecTiming.tensorcore_0`); where that is another metric's tag
-// (disk.device.in without device) under the metric's own name.
+// (disk.device.in without device) under the metric's own name. But a single value of
+// an endpoint that has no number has no tag, and is dropped.
 //
 // In the sdk style, a scope with [ScopeSource] = [SourceDCGM] has the names that
 // W&B gives to DCGM's figures: the attribute node is a label suffix before the
@@ -158,6 +161,9 @@ func (e *Expander) expandScope(ms pmetric.MetricSlice) (dropped bool) {
 		r := e.rule(m.Name())
 		switch {
 		case r.drop:
+			dropped = true
+		case r.numbered && !onlyNumbered(m):
+			m.SetName(emptiedName)
 			dropped = true
 		case r.tag != nil:
 			emptied = e.expandMetric(ms, m, &r) || emptied
@@ -204,7 +210,7 @@ func (e *Expander) rule(metric string) rule {
 
 func (e *Expander) dynamicRule(metric string) rule {
 	if strings.HasPrefix(metric, openMetricsPrefix) {
-		return rule{tag: []segment{{pre: metric}, {key: indexKey}}}
+		return rule{tag: []segment{{pre: metric}, {key: indexKey}}, numbered: true}
 	}
 	if part, ok := strings.CutPrefix(metric, corePartPrefix); ok {
 		return rule{tag: corePart(part)}
@@ -236,6 +242,25 @@ func (e *Expander) expandMetric(ms pmetric.MetricSlice, m pmetric.Metric, r *rul
 	default:
 		return false
 	}
+}
+
+// onlyNumbered drops the single values without number, all of which would have one
+// tag. It tells whether the metric has anything left.
+func onlyNumbered(m pmetric.Metric) bool {
+	var points pmetric.NumberDataPointSlice
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		points = m.Gauge().DataPoints()
+	case pmetric.MetricTypeSum:
+		points = m.Sum().DataPoints()
+	default:
+		return true
+	}
+	points.RemoveIf(func(p pmetric.NumberDataPoint) bool {
+		_, ok := p.Attributes().Get(indexKey)
+		return !ok
+	})
+	return points.Len() > 0
 }
 
 type point[P any] interface {

@@ -276,7 +276,7 @@ func TestTagStyleOfDynamicNames(t *testing.T) {
 	New(Tag, "").Expand(md)
 	assert.ElementsMatch(t, []string{
 		"trn.host_total_memory_usage.new_part", "trn.0.neuroncore_memory_usage.new_part",
-		"openmetrics.dcgm.X.0", "openmetrics.dcgm.X.1", "openmetrics.dcgm.X", "not.known",
+		"openmetrics.dcgm.X.0", "openmetrics.dcgm.X.1", "not.known",
 	}, names(ms))
 	assert.Equal(t, attrs{indexKey: int64(1), "gpu": "b"}, attrs(get(t, ms, "openmetrics.dcgm.X.1").Gauge().DataPoints().At(0).Attributes().AsRaw()))
 }
@@ -448,7 +448,6 @@ func TestPointsThatLackAPlaceholderAreKept(t *testing.T) {
 		"no id":                        {"ipu.clock", nil, "ipu.clock (MHz)"},
 		"index of another type":        {"gpu.gpu", attrs{"gpu_index": "0"}, "gpu.0.gpu"},
 		"odd type":                     {"disk.usageGB", attrs{"path": true}, "disk.true.usageGB"},
-		"histograms have no index":     {"openmetrics.ep.h", nil, "openmetrics.ep.h"},
 		"leading placeholder is fixed": {"cpu.cpu_percent", nil, "cpu.cpu_percent"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -583,4 +582,26 @@ func BenchmarkExpand(b *testing.B) {
 			}
 		})
 	}
+}
+
+func TestOnlySingleValuesOfEndpointsNeedANumber(t *testing.T) {
+	for _, style := range []Style{Tag, SDK} {
+		md, ms := newScope()
+		put(ms, "openmetrics.ep.gauge", 1, attrs{"pod": "p"})
+		sum := ms.AppendEmpty()
+		sum.SetName("openmetrics.ep.sum")
+		sum.SetEmptySum().DataPoints().AppendEmpty()
+		for _, name := range []string{"histogram", "exponential", "summary"} {
+			ms.AppendEmpty().SetName("openmetrics.ep." + name)
+		}
+		ms.At(2).SetEmptyHistogram().DataPoints().AppendEmpty()
+		ms.At(3).SetEmptyExponentialHistogram().DataPoints().AppendEmpty()
+		ms.At(4).SetEmptySummary().DataPoints().AppendEmpty()
+		New(style, "").Expand(md)
+		assert.ElementsMatch(t, []string{"openmetrics.ep.histogram", "openmetrics.ep.exponential", "openmetrics.ep.summary"}, names(ms), style)
+	}
+	md, ms := newScope()
+	put(ms, "openmetrics.ep.gauge", 1, attrs{"pod": "p"})
+	New(Tag, "").Expand(md)
+	assert.Zero(t, md.ResourceMetrics().Len(), "what has nothing left is no payload")
 }

@@ -104,6 +104,9 @@ func render(t testing.TB, style Style, label, metric string, values map[string]s
 		}
 	}
 	put(ms, metric, 1, a)
+	if _, numbered := a[indexKey]; strings.HasPrefix(metric, openMetricsPrefix) && !numbered {
+		ms.At(0).SetEmptyHistogram().DataPoints().AppendEmpty() // single values have a number
+	}
 	New(style, label).Expand(md)
 	require.Equal(t, 1, ms.Len())
 	return ms.At(0).Name()

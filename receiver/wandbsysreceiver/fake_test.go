@@ -37,6 +37,7 @@ type (
 	fakeFamily struct {
 		name     string
 		newErr   error
+		settings scrapers.Settings
 		onStart  func(context.Context) error
 		onPrime  func(context.Context)
 		onScrape scrapeFunc
@@ -60,7 +61,8 @@ func (f *fakeFamily) factory() scrapers.Factory {
 	return scrapers.Factory{
 		Name:          f.name,
 		DefaultConfig: func() scrapers.Config { return &fakeConfig{} },
-		New: func(scrapers.Settings, scrapers.Config) (scrapers.Scraper, error) {
+		New: func(set scrapers.Settings, _ scrapers.Config) (scrapers.Scraper, error) {
+			f.settings = set
 			if f.onPrime != nil {
 				return primedFamily{f}, f.newErr
 			}

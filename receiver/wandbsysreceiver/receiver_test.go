@@ -580,6 +580,20 @@ func TestFactory(t *testing.T) {
 	require.ErrorContains(t, err, "workloads::pid: me: must be a process id")
 }
 
+// What one family measures the others hear of, but not those of another receiver.
+func TestFamiliesShareWhichGPUsAreMeasured(t *testing.T) {
+	a, b, other := &fakeFamily{name: "a"}, &fakeFamily{name: "b"}, &fakeFamily{name: "a"}
+	for _, families := range [][]*fakeFamily{{a, b}, {other}} {
+		r, err := build(t, nil, families)
+		require.NoError(t, err)
+		require.NoError(t, r.receiver.Shutdown(t.Context()))
+	}
+	a.settings.GPUs.Set("a", []string{"GPU-0"})
+	assert.True(t, b.settings.GPUs.Has("GPU-0"))
+	assert.NotNil(t, other.settings.GPUs)
+	assert.False(t, other.settings.GPUs.Has("GPU-0"))
+}
+
 func TestSpread(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for _, host := range []string{"node-1", "node-2", "node-3"} {

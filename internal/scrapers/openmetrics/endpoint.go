@@ -312,8 +312,9 @@ func (e *endpoint) leave(f *exposition.Family) bool {
 	if len(f.Samples) == 0 {
 		return e.config.KeepUnmapped
 	}
+	field := strings.TrimSuffix(f.Name, "_total") // as OpenMetrics has counters
 	f.Samples = slices.DeleteFunc(f.Samples, func(s exposition.Sample) bool {
-		switch e.mapper.Add(f.Name, s.Labels, s.Value) {
+		switch e.mapper.Add(field, s.Labels, s.Value) {
 		case dcgm.Elsewhere:
 			return false
 		case dcgm.Unmapped:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 // that of the server; what is before it stays (proxies, stores with tenants).
 func queriesOf(base *url.URL, configured []string) []*url.URL {
 	parameters := base.Query()
-	queries := append(parameters[queryKey], configured...)
+	queries := slices.Concat(parameters[queryKey], configured)
 	if len(queries) == 0 {
 		queries = []string{dcgm.DefaultQuery()}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -78,11 +79,15 @@ func (s *endpoints) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 	return md, errors.Join(errs...)
 }
 
-// Shutdown implements scrapers.Scraper.
-func (s *endpoints) Shutdown(context.Context) error {
+// settleTime is how long a request that was cut short may take to end.
+const settleTime = 500 * time.Millisecond
+
+// Shutdown implements scrapers.Scraper. A read that does not end keeps its client.
+func (s *endpoints) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
 	for _, e := range s.all {
-		// One that hangs may still use its client.
-		if !e.slot.Hung() {
+		if e.slot.Settle(ctx) {
 			e.shutdown()
 		}
 	}

@@ -104,12 +104,18 @@ func (d *device) get(id fieldID) (float64, bool) {
 }
 
 // describe makes the attributes of the device's points, if they are not those of
-// the last scrape.
+// the last scrape. Of the labels' texts, which are parts of a whole body, it leaves
+// none.
 func (m *Mapper) describe(d *device) {
-	if d.options != nil && d.described == d.told {
-		return
+	d.asked, d.askedUUID = false, ""
+	if d.options == nil || d.described != d.told {
+		d.described = description{strings.Clone(d.told.uuid), strings.Clone(d.told.model), strings.Clone(d.told.profile)}
+		m.makeOptions(d)
 	}
-	d.described = description{strings.Clone(d.told.uuid), strings.Clone(d.told.model), strings.Clone(d.told.profile)}
+	d.told = d.described
+}
+
+func (m *Mapper) makeOptions(d *device) {
 	d.options = make([]metadata.MetricAttributeOption, 0, 4)
 	if d.instance != noInstance {
 		// DCGM tells the board's UUID only, and an instance has one of its own.

@@ -45,12 +45,13 @@ const (
 type Outcome int
 
 const (
-	// Mapped: the series has a metric of ours, on or off, or it is DCGM's word for
+	// Mapped says that the series has a metric of ours, on or off, or is DCGM's word for
 	// "not available". There is nothing else to be done with it.
 	Mapped Outcome = iota
-	// Unmapped: the series has no metric of ours.
+	// Unmapped says that the series has no metric of ours.
 	Unmapped
-	// Elsewhere: another family measures the GPU, so that nothing was recorded.
+	// Elsewhere says that another family measures the GPU, so that nothing was
+	// recorded.
 	Elsewhere
 )
 

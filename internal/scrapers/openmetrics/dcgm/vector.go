@@ -44,11 +44,12 @@ type answer struct {
 	} `json:"data"`
 }
 
-// series has a value, unless it is a histogram. Prometheus' own type takes a missing
-// value for 0.
+// series has a value or a histogram. Prometheus' own type takes a missing value for
+// 0.
 type series struct {
-	Metric map[string]string `json:"metric"`
-	Value  []json.RawMessage `json:"value"`
+	Metric    map[string]string `json:"metric"`
+	Value     []json.RawMessage `json:"value"`
+	Histogram json.RawMessage   `json:"histogram"`
 }
 
 // ParseVector reads the answer of a Prometheus server to an instant query
@@ -67,7 +68,7 @@ func ParseVector(body []byte) (Vector, error) {
 	}
 	v := Vector{Rows: make([]Row, 0, len(found)), Warnings: a.Warnings}
 	for i := range found {
-		if found[i].Value == nil {
+		if found[i].Value == nil && found[i].Histogram != nil {
 			continue
 		}
 		row, err := found[i].row()

@@ -6,6 +6,7 @@ package filter
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -123,7 +124,7 @@ func BenchmarkFilter(b *testing.B) {
 	f := New("dcgm", parsed, nil)
 	var all []exposition.Labels
 	for i := range 16 {
-		all = append(all, labels("Hostname", "node-1", "UUID", fmt.Sprintf("GPU-%d", i), "gpu", fmt.Sprint(i)))
+		all = append(all, labels("Hostname", "node-1", "UUID", fmt.Sprintf("GPU-%d", i), "gpu", strconv.Itoa(i)))
 	}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -43,17 +43,27 @@ func DefaultLimits() Limits {
 // that failed neither ends nor numbers a series. It is not safe for concurrent use.
 type Tracker struct {
 	limits Limits
-	// labels says that a series' labels are kept, for Gone.
-	labels bool
+	// markers says that a series' labels are kept, and the series of this and the last
+	// scrape are listed, for Gone.
+	markers      bool
+	here, before []present
 
-	names        map[key]*Name
-	now, before  pcommon.Timestamp
-	swept        pcommon.Timestamp
-	indices      int
-	others       int
+	names     map[key]*Name
+	now, last pcommon.Timestamp
+	swept     pcommon.Timestamp
+	// indices and others are how many there are of what Limits bounds.
+	indices, others int
+	// unnumbered is the metric of the first series without the index that it should
+	// have; overNumbered says that there was one.
 	unnumbered   string
-	buf          []byte
 	overNumbered bool
+	buf          []byte
+}
+
+// present is a series of a scrape.
+type present struct {
+	name   *Name
+	series *Series
 }
 
 type key struct {
@@ -61,8 +71,8 @@ type key struct {
 	numbered bool
 }
 
-// New returns a tracker. With keepLabels it can tell what is gone.
-func New(limits Limits, keepLabels bool) *Tracker {
+// New returns a tracker. With markers it can tell what is gone.
+func New(limits Limits, markers bool) *Tracker {
 	d := DefaultLimits()
 	return &Tracker{
 		limits: Limits{
@@ -70,8 +80,8 @@ func New(limits Limits, keepLabels bool) *Tracker {
 			AllIndices: orDefault(limits.AllIndices, d.AllIndices),
 			Others:     orDefault(limits.Others, d.Others),
 		},
-		labels: keepLabels,
-		names:  map[key]*Name{},
+		markers: markers,
+		names:   map[key]*Name{},
 	}
 }
 
@@ -116,6 +126,7 @@ func (s *Series) Index() (int, bool) { return s.index, s.index != none }
 // Begin starts a scrape that succeeded.
 func (t *Tracker) Begin(now pcommon.Timestamp) {
 	t.now = now
+	t.here, t.before = t.before[:0], t.here
 }
 
 // Name returns a metric, and whether it is new. Numbered ones give their series an
@@ -160,8 +171,8 @@ func (n *Name) Cumulative(labels exposition.Labels, value float64, created expos
 		s.start, s.created = told, told
 	case s.start == 0:
 		s.start = t.now
-	case value < s.value && t.before != 0:
-		s.start = t.before
+	case value < s.value && t.last != 0:
+		s.start = t.last
 	}
 	s.value = value
 	s.start = min(s.start, t.now) // the clock may have been set back
@@ -195,7 +206,7 @@ func (n *Name) add(labels exposition.Labels) *Series {
 	} else {
 		t.others++
 	}
-	if t.labels {
+	if t.markers {
 		s.Labels = cloneLabels(labels)
 	}
 	n.series[string(t.buf)] = s
@@ -220,7 +231,10 @@ func (n *Name) hasIndices() bool {
 
 // touch says that a series is there. What was missing for long starts anew.
 func (n *Name) touch(s *Series) {
-	now := n.tracker.now
+	t, now := n.tracker, n.tracker.now
+	if t.markers {
+		t.here = append(t.here, present{n, s})
+	}
 	if s.seen != 0 && now > s.seen && now-s.seen > pcommon.Timestamp(memoryTime) {
 		s.start, s.created, s.value = 0, 0, 0
 	}
@@ -244,21 +258,17 @@ func (t *Tracker) NoIndex() (metric string, found bool) {
 // Gone calls a function for each series of the last successful scrape that is missing
 // in this one.
 func (t *Tracker) Gone(call func(*Name, *Series)) {
-	if t.before == 0 || t.before == t.now {
-		return
-	}
-	for _, n := range t.names {
-		for _, s := range n.series {
-			if s.seen == t.before {
-				call(n, s)
-			}
+	for _, p := range t.before {
+		if p.series.seen != t.now {
+			call(p.name, p.series)
 		}
 	}
 }
 
 // End ends the scrape.
 func (t *Tracker) End() {
-	t.before = t.now
+	t.last = t.now
+	clear(t.before)
 	switch {
 	case t.others > t.limits.Others:
 		t.sweep(0)
