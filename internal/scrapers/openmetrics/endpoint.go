@@ -175,6 +175,7 @@ type answer struct {
 	mapped                pmetric.ScopeMetricsSlice
 	scraped, kept, missed int
 	targetInfo            exposition.Labels
+	targets               int
 	remarks               []remark
 }
 
@@ -198,7 +199,7 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 	if got == nil {
 		got = newAnswer()
 	}
-	e.describe(got.targetInfo)
+	e.describe(got.targetInfo, got.targets)
 	e.news.tell(e.logger, got.remarks)
 	rm := md.ResourceMetrics().AppendEmpty()
 	e.resource.CopyTo(rm.Resource())
@@ -233,10 +234,11 @@ func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool, took tim
 	}
 }
 
-// describe gives the resource what target_info says. It stays while the endpoint is
-// down, so that its points do not move to another resource.
-func (e *endpoint) describe(info exposition.Labels) {
-	if len(info) == 0 {
+// describe gives the resource what target_info says, of which there may be none, or
+// several, which are not about the endpoint. It stays while the endpoint is down, so
+// that its points do not move to another resource.
+func (e *endpoint) describe(info exposition.Labels, targets int) {
+	if targets == 0 {
 		return
 	}
 	e.resource = e.set.Identity.Endpoint(e.target.identity(e.name, e.set.Identity.HostName()))
@@ -301,7 +303,7 @@ func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answ
 	}
 	e.writer.finish(e.config.StaleMarkers)
 	e.takeMapped(got, now)
-	got.targetInfo = slices.Clone(scrape.TargetInfo)
+	got.targetInfo, got.targets = slices.Clone(scrape.TargetInfo), scrape.Targets
 	got.remarks = e.remarks(scrape)
 	return got
 }
