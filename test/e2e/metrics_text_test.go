@@ -8,6 +8,7 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,21 +65,26 @@ func pointTexts(m pmetric.Metric, before time.Time) []string {
 		}
 	case pmetric.MetricTypeSummary:
 		for _, p := range m.Summary().DataPoints().All() {
-			text := fmt.Sprintf("%s count %d sum %v", attributeText(p.Attributes()), p.Count(), p.Sum())
-			for _, q := range p.QuantileValues().All() {
-				text += fmt.Sprintf(" q%v=%v", q.Quantile(), q.Value())
-			}
-			texts = append(texts, text+startText(p.StartTimestamp(), before))
+			texts = append(texts, fmt.Sprintf("%s count %d sum %v%s%s", attributeText(p.Attributes()),
+				p.Count(), p.Sum(), quantileText(p.QuantileValues()), startText(p.StartTimestamp(), before)))
 		}
 	case pmetric.MetricTypeEmpty, pmetric.MetricTypeExponentialHistogram:
 	}
 	return texts
 }
 
+func quantileText(quantiles pmetric.SummaryDataPointValueAtQuantileSlice) string {
+	var text strings.Builder
+	for _, q := range quantiles.All() {
+		fmt.Fprintf(&text, " q%v=%v", q.Quantile(), q.Value())
+	}
+	return text.String()
+}
+
 func numberTexts(all pmetric.NumberDataPointSlice, before time.Time) []string {
 	var texts []string
 	for _, p := range all.All() {
-		value := fmt.Sprint(p.IntValue())
+		value := strconv.FormatInt(p.IntValue(), 10)
 		if p.ValueType() == pmetric.NumberDataPointValueTypeDouble {
 			value = fmt.Sprint(p.DoubleValue())
 		}

@@ -119,7 +119,7 @@ func (x *site) serveSocket(t *testing.T) {
 	path := filepath.Join(x.folder, "exporter.sock")
 	listener, err := net.Listen("unix", path)
 	require.NoError(t, err)
-	server := &http.Server{Handler: serveMetrics(3)} //nolint:gosec // ends with the test
+	server := &http.Server{Handler: serveMetrics(3)}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	x.urls["socket"] = "unix://" + path

@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -21,8 +20,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -97,11 +94,8 @@ func (p preset) exporter(t *testing.T) string {
 // vectorOf is what Prometheus answers to an instant query for all series of a body.
 func vectorOf(t *testing.T, body []byte) []byte {
 	t.Helper()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
-	require.NoError(t, err)
 	vector := []map[string]any{}
-	for name, family := range families {
+	for name, family := range parseText(t, body) {
 		for _, m := range family.GetMetric() {
 			vector = append(vector, vectorRow(name, m))
 		}
@@ -146,6 +140,7 @@ func presetText(s *sink, endpoint string, began time.Time) string {
 }
 
 func (p preset) check(t *testing.T, name string) {
+	t.Helper()
 	s := startSink(t, nil)
 	began := time.Now()
 	env := slices.Concat(agentEnv("http://"+s.address), p.env, []string{p.url + "=" + p.exporter(t)})
@@ -214,8 +209,10 @@ func TestValidateAcceptsPresets(t *testing.T) {
 
 // A preset comes last. It must not undo what the files before it say of other families.
 func TestPresetsLeaveOtherFamiliesAsTheyAre(t *testing.T) {
-	args := []string{"print-config", "--config=yaml:" + oneLine,
-		"--config=yaml:receivers::wandbsys::scrapers: {host: {disk_paths: [/data]}, nvidia: {mig: false}, amd: {source: sysfs}}"}
+	args := []string{
+		"print-config", "--config=yaml:" + oneLine,
+		"--config=yaml:receivers::wandbsys::scrapers: {host: {disk_paths: [/data]}, nvidia: {mig: false}, amd: {source: sysfs}}",
+	}
 	want := map[string]bool{}
 	for name, p := range presets {
 		args = append(args, "--config", presetFile(t, name))
