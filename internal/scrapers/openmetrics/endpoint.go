@@ -157,6 +157,7 @@ type answer struct {
 	mapped                pmetric.ScopeMetricsSlice
 	scraped, kept, missed int
 	targetInfo            exposition.Labels
+	targets               int
 	remarks               []remark
 	// took is how long the read was.
 	took time.Duration
@@ -183,7 +184,7 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 		got = newAnswer()
 		got.took = time.Since(r.start)
 	}
-	e.describe(got.targetInfo)
+	e.describe(got.targetInfo, got.targets)
 	e.news.tell(e.logger, got.remarks)
 	rm := md.ResourceMetrics().AppendEmpty()
 	e.resource.CopyTo(rm.Resource())
@@ -218,10 +219,11 @@ func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool) {
 	}
 }
 
-// describe gives the resource what target_info says. It stays while the endpoint is
-// down, so that its points do not move to another resource.
-func (e *endpoint) describe(info exposition.Labels) {
-	if len(info) == 0 {
+// describe gives the resource what target_info says, of which there may be none, or
+// several, which are not about the endpoint. It stays while the endpoint is down, so
+// that its points do not move to another resource.
+func (e *endpoint) describe(info exposition.Labels, targets int) {
+	if targets == 0 {
 		return
 	}
 	e.resource = e.set.Identity.Endpoint(e.client.Target().Identity(e.name, e.set.Identity.HostName()))
@@ -293,7 +295,7 @@ func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answ
 	}
 	e.writer.finish(e.config.StaleMarkers)
 	e.takeMapped(got, now)
-	got.targetInfo = slices.Clone(scrape.TargetInfo)
+	got.targetInfo, got.targets = slices.Clone(scrape.TargetInfo), scrape.Targets
 	got.remarks = e.remarks(scrape)
 	return got
 }
