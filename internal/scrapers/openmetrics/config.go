@@ -255,7 +255,9 @@ func (c *Config) validateEndpoint(name string) error {
 	check(err)
 	check(e.checkProxy())
 	check(e.checkTimeout(c.CommonConfig.Timing.Timeout))
-	check(e.checkMode())
+	for _, err := range e.checkMode() {
+		check(err)
+	}
 	for _, limit := range e.limitKeys() {
 		if limit.value <= 0 {
 			check(fmt.Errorf("%s: %d: must be above 0", limit.key, limit.value))
@@ -299,7 +301,7 @@ func (e *EndpointConfig) timeout() time.Duration {
 }
 
 // checkMode wants keys that have an effect together.
-func (e *EndpointConfig) checkMode() error {
+func (e *EndpointConfig) checkMode() []error {
 	var errs []error
 	if len(e.Queries) > 0 && !e.QueryAPI {
 		errs = append(errs, errors.New("queries: needs query_api: true"))
@@ -311,7 +313,7 @@ func (e *EndpointConfig) checkMode() error {
 		errs = append(errs, errors.New("queries: an empty query has no answer"))
 	}
 	if !e.QueryAPI {
-		return errors.Join(errs...)
+		return errs
 	}
 	if u, err := url.Parse(e.ClientConfig.Endpoint); err == nil && strings.HasSuffix(u.Path, "/metrics") {
 		errs = append(errs, errors.New("endpoint: ends in /metrics, which is no query API: for an exporter use map: dcgm"))
@@ -330,7 +332,7 @@ func (e *EndpointConfig) checkMode() error {
 			errs = append(errs, fmt.Errorf("%s: has no effect with query_api: true", k.key))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 type limitKey struct {

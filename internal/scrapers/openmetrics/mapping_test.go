@@ -219,6 +219,14 @@ func TestAQueryThatFailsCostsItsOwnSeries(t *testing.T) {
 	assert.Equal(t, int64(1), metricsOf(md)["wandbsys_endpoint_samples_kept"].Gauge().DataPoints().At(0).IntValue())
 }
 
+func TestQueriesThatFailAreToldInOneLine(t *testing.T) {
+	api := newQueryAPI(t, nil)
+	r := start(t, endpointsOf(map[string]any{"dcgm": map[string]any{"endpoint": api.URL, "query_api": true, "queries": []any{"bad", "worse"}}}))
+	_, err := r.scrape()
+	require.Error(t, err)
+	assert.Regexp(t, `^endpoint dcgm \(.*\): query "bad": .*; query "worse": [^\n]*$`, err.Error())
+}
+
 func TestAnswersOfQueryAPIsThatAreNone(t *testing.T) {
 	var many []string
 	for i := range 6 {

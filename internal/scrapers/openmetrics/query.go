@@ -98,12 +98,16 @@ func joined(errs []error) error {
 		return nil
 	}
 	var causes []string
-	for _, err := range errs {
+	whole := errs[0]
+	for i, err := range errs {
+		if i > 0 { // in one line, which names the endpoint
+			whole = fmt.Errorf("%w; %w", whole, err)
+		}
 		cause := ""
 		if f, ok := errors.AsType[*fetch.Fault](err); ok {
 			cause = f.Cause()
 		}
 		causes = append(causes, cause)
 	}
-	return fetch.NewFault(strings.Join(causes, ","), errors.Join(errs...))
+	return fetch.NewFault(strings.Join(causes, ","), whole)
 }
