@@ -62,6 +62,8 @@ var bad = map[string]string{
 	"refused": "connection refused",
 	"hanging": "no whole answer in time",
 	"foreign": "certificate signed by unknown authority",
+	"moved":   "302 Found to https://elsewhere.example/metrics, which is not followed",
+	"nobody":  "failed to resolve authenticator",
 }
 
 // good endpoints and the values of their gauges.
@@ -89,6 +91,11 @@ func startSite(t *testing.T) *site {
 	x.serve(t, "html", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, "<!DOCTYPE html><html><body>Welcome</body></html>")
 	})
+	x.serve(t, "moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://elsewhere.example/metrics?key="+queryValue, http.StatusFound)
+	})
+	x.serve(t, "nobody", serveMetrics(7))
+	x.keys["nobody"] = "auth: {authenticator: bearertokenauth/nobody}"
 	x.serve(t, "hanging", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	x.keys["hanging"] = "timeout: 200ms"
 	x.urls["refused"] = "http://" + freeAddress(t) + "/metrics"
@@ -176,7 +183,7 @@ func scrapesOf(s *sink, endpoint string) int {
 	return len(s.points().ofEndpoint(endpoint).named(healthName + "up"))
 }
 
-// Ten endpoints, half of them in some trouble: each is for itself.
+// A dozen endpoints, half of them in some trouble: each is for itself.
 func TestEndpointsInTroubleCostThemselvesOnly(t *testing.T) {
 	x, s := startSite(t), startSink(t, nil)
 	p := startCollector(t, x.settings(s.exporter(), "host_name: node-7,"))
