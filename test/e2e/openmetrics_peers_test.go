@@ -193,7 +193,7 @@ func TestOurPrometheusEndpointReadsTheSame(t *testing.T) {
 	address := startPeer(t)
 	s := startSink(t, nil)
 	p := startCollector(t, settings{
-		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {peer: 'http://" + address + "/metrics'}}}}",
+		receivers: "wandbsys: {collection_interval: 5s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {peer: 'http://" + address + "/metrics'}}}}",
 		exporters: s.exporter(),
 	})
 	p.waitFor("a scrape", func() bool { return scrapesOf(s, "peer") > 0 })
@@ -318,7 +318,7 @@ var ofTheMoment = map[string]bool{"go_goroutines": true, "prometheus_tsdb_head_a
 func TestPrometheusReadsTheSameOfItself(t *testing.T) {
 	x, s := startPrometheus(t, map[string]string{}), startSink(t, nil)
 	p := startCollector(t, settings{
-		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {server: 'http://" + x.address + "/metrics'}}}}",
+		receivers: "wandbsys: {collection_interval: 2s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {server: 'http://" + x.address + "/metrics'}}}}",
 		exporters: s.exporter(),
 	})
 	var wrong []string
