@@ -208,7 +208,7 @@ func TestEndpointsInTroubleCostThemselvesOnly(t *testing.T) {
 				healthName + "lines_skipped", healthName + "samples_kept", healthName + "samples_scraped",
 				healthName + "scrape_duration", healthName + "up",
 			}, s.points().ofEndpoint(name).names(), "no points but of its health")
-			assert.Len(t, aboutEndpoint(p, name, "error"), 1, "told once")
+			require.Len(t, aboutEndpoint(p, name, "error"), 1, "told once")
 			assert.Contains(t, aboutEndpoint(p, name, "error")[0], text)
 		})
 	}
@@ -380,4 +380,32 @@ func TestNoEndpointIsAbsent(t *testing.T) {
 	assert.Equal(t, "no endpoint is configured", all.find("otelcol_wandbsys_family_state", "family", "openmetrics")[0].labels["reason"])
 	assert.Empty(t, familyLines(p, "openmetrics", "warn"))
 	assert.Empty(t, familyLines(p, "openmetrics", "error"))
+}
+
+// With every endpoint down the family is lost, and its health says why.
+func TestAllEndpointsDownIsLost(t *testing.T) {
+	health, address, s := freeAddress(t), freeAddress(t), startSink(t, nil)
+	p := startCollector(t, settings{
+		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {ep: 'http://" + address + "/metrics'}}}}",
+		exporters: s.exporter(), metrics: pullReader(health),
+	})
+	state := func(want string) samples {
+		return awaitSamples(t, p, health, "the state "+want, func(all samples) bool {
+			return len(all.find("otelcol_wandbsys_family_state", "family", "openmetrics", "state", want)) == 1
+		})
+	}
+	lost := state("lost").find("otelcol_wandbsys_family_state", "family", "openmetrics")[0]
+	assert.Contains(t, lost.labels["reason"], "endpoint ep (http://"+address+"/metrics): ")
+	assert.Contains(t, lost.labels["reason"], "connection refused")
+	p.waitFor("its health, which is told all the same", func() bool { return up(s, "ep") == 0 })
+
+	listener, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	server := &http.Server{Handler: serveMetrics(1)}
+	go func() { _ = server.Serve(listener) }()
+	defer func() { _ = server.Close() }()
+	found := state("detected").find("otelcol_wandbsys_family_state", "family", "openmetrics")[0]
+	assert.Empty(t, found.labels["reason"])
+	p.waitFor("the log of it", func() bool { return len(aboutEndpoint(p, "ep", "info")) == 1 })
+	assert.Len(t, aboutEndpoint(p, "ep", "error"), 1)
 }
