@@ -188,7 +188,7 @@ func TestAnswersThatFailTheScrape(t *testing.T) {
 			"the endpoint answered 301 Moved Permanently to https://other:9/new, which is not followed",
 		},
 		"found": {
-			answers(302, "", "Location", "http://other/?a=b"), "status 302", "the endpoint answered 302 Found to http://other/, which is not followed",
+			answers(302, `<a href="http://other/?a=b">Found</a>.`, "Location", "http://other/?a=b"), "status 302", "the endpoint answered 302 Found to http://other/, which is not followed",
 		},
 		"redirected": {
 			answers(307, "", "Location", "http://other/m"), "status 307", "the endpoint answered 307 Temporary Redirect to http://other/m, which is not followed",
