@@ -405,7 +405,7 @@ func TestStartTimesOfEachType(t *testing.T) {
 		"counter that is below zero a while":  {{0, counter("5"), " @0..0"}, {15, counter("-1"), " @15"}, {30, counter("4"), " @15..30"}},
 		"counter that is missing a while":     {{0, counter("5"), " @0..0"}, {15, "x 1\n", ""}, {299, counter("6"), " @0..299"}},
 		"counter that is missing for long":    {{0, counter("5"), " @0..0"}, {15, "x 1\n", ""}, {301, counter("6"), " @301..301"}},
-		"no scrape that succeeded for long":   {{0, counter("5"), " @0..0"}, {301, counter("6"), " @301..301"}},
+		"no scrape that succeeded for long":   {{0, counter("5"), " @0..0"}, {301, counter("6"), " @0..301"}},
 		"histogram":                           {{0, histogram(5), " @0..0"}, {15, histogram(7), " @0..15"}, {30, histogram(6), " @15..30"}},
 		"histogram with a start":              {{0, histogram(5) + created, " @-100..0"}, {15, histogram(4) + created, " @0..15"}},
 		"summary":                             {{0, summary(5), " @0..0"}, {15, summary(4), " @0..15"}, {30, summary(6), " @0..30"}},

@@ -229,13 +229,15 @@ func (n *Name) hasIndices() bool {
 	return false
 }
 
-// touch says that a series is there. What was missing for long starts anew.
+// touch says that a series is there. What was missing for long starts anew; what the
+// last scrape showed was not missing, however long ago that was.
 func (n *Name) touch(s *Series) {
 	t, now := n.tracker, n.tracker.now
 	if t.markers && s.seen != now {
 		t.here = append(t.here, present{n, s})
 	}
-	if s.seen != 0 && now > s.seen && now-s.seen > pcommon.Timestamp(memoryTime) {
+	missing := s.seen != 0 && s.seen != t.last && s.seen != now
+	if missing && now > s.seen && now-s.seen > pcommon.Timestamp(memoryTime) {
 		s.start, s.created, s.value = 0, 0, 0
 	}
 	s.seen = now
