@@ -313,7 +313,7 @@ func (e *EndpointConfig) checkMode() error {
 	if !e.QueryAPI {
 		return errors.Join(errs...)
 	}
-	if u, err := url.Parse(e.ClientConfig.Endpoint); err == nil && strings.HasSuffix(u.Path, "/metrics") {
+	if u, err := url.Parse(e.ClientConfig.Endpoint); err == nil && strings.HasSuffix(u.Path, metricsPath) {
 		errs = append(errs, errors.New("endpoint: ends in /metrics, which is no query API: for an exporter use map: dcgm"))
 	}
 	for _, k := range []struct {
