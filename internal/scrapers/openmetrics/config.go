@@ -178,9 +178,19 @@ func decodeOwn(own *confmap.Conf, c *Config) error {
 func (c *Config) allSeries() int {
 	all := 0
 	for _, e := range c.Endpoints {
-		all += e.MaxSeries + healthPoints
+		all += e.maxPoints() + healthPoints
 	}
 	return all
+}
+
+// maxPoints is the number of points that the endpoint's series may give: all of them may
+// have gone, each with a marker, while as many are new, and a mapping makes a figure of
+// two series beside those of each.
+func (e *EndpointConfig) maxPoints() int {
+	if e.StaleMarkers || e.Map != mapNone || e.QueryAPI {
+		return 2 * e.MaxSeries
+	}
+	return e.MaxSeries
 }
 
 func (c *Config) unmarshalEndpoints(conf *confmap.Conf) error {
@@ -315,7 +325,7 @@ func (e *EndpointConfig) checkMode() []error {
 	if !e.QueryAPI {
 		return errs
 	}
-	if u, err := url.Parse(e.ClientConfig.Endpoint); err == nil && strings.HasSuffix(u.Path, "/metrics") {
+	if u, err := url.Parse(e.ClientConfig.Endpoint); err == nil && strings.HasSuffix(u.Path, metricsPath) {
 		errs = append(errs, errors.New("endpoint: ends in /metrics, which is no query API: for an exporter use map: dcgm"))
 	}
 	for _, k := range []struct {

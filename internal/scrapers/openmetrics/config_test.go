@@ -138,6 +138,13 @@ func TestMaxSeriesOfTheFamily(t *testing.T) {
 	endpoints := map[string]any{"a": someURL, "b": map[string]any{"endpoint": someURL, "max_series": 50_000}}
 	assert.Equal(t, 60_010, accepted(t, endpointsOf(endpoints)).CommonConfig.MaxSeries)
 	assert.Equal(t, 9, accepted(t, map[string]any{"endpoints": endpoints, "max_series": 9}).CommonConfig.MaxSeries)
+	for key, value := range map[string]any{"stale_markers": true, "map": "dcgm", "query_api": true} {
+		twice := map[string]any{"a": map[string]any{"endpoint": someURL, "max_series": 100, key: value}}
+		if key == "query_api" {
+			twice["a"].(map[string]any)["endpoint"] = "http://prometheus:9090"
+		}
+		assert.Equal(t, 205, accepted(t, endpointsOf(twice)).CommonConfig.MaxSeries, "%s: a point may come with each", key)
+	}
 }
 
 // The endpoints and the filters as they come from a file, for one series each.

@@ -104,7 +104,8 @@ func (c *Client) Start(host component.Host) { c.host = host }
 // connect makes the HTTP client.
 func (c *Client) connect(ctx context.Context) error {
 	config := c.options.Config
-	config.Timeout = 0 // each request has a context that ends
+	config.Timeout = 0      // each request has a context that ends
+	config.Compression = "" // there is no body, of which confighttp would make one
 	extensions := map[component.ID]component.Component{}
 	if c.host != nil {
 		maps.Copy(extensions, c.host.GetExtensions())
