@@ -264,6 +264,7 @@ func (e *endpoint) read(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, e.explained(err)
 	}
+	e.writer.detach(scrape.Families, len(body))
 	return e.write(scrape, now), nil
 }
 
