@@ -284,6 +284,7 @@ func (e *endpoint) read(ctx context.Context) (*answer, error) {
 		return nil, e.explained(err)
 	}
 	e.filter.Next()
+	e.writer.detach(scrape.Families, len(body))
 	return e.write(scrape, now), nil
 }
 
