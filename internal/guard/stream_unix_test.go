@@ -160,7 +160,7 @@ func TestStreamsRunBesideEachOther(t *testing.T) {
 		ctx, out, got := endsWhen(t, "begun\n")
 		all.Go(func() {
 			_, err := Stream(ctx, Command{Path: tool}, out)
-			assert.ErrorIs(t, err, context.Canceled)
+			assert.ErrorIs(t, err, context.Canceled) //nolint:testifylint // require is not for goroutines
 			assert.Equal(t, "begun\n", got.String())
 		})
 	}
