@@ -165,6 +165,8 @@ func TestSampleNamesOfFamilies(t *testing.T) {
 			"histogram a 2 - [] [2]", "line 2: a family of this type has no sample of this name", "line 5: a family of this type has no sample of this name",
 		}},
 		{"the endpoint's description", "# TYPE target info\ntarget_info{service=\"x\"} 1\na 1\n# EOF\n", []string{"unknown a 1", `target{service="x"}`}},
+		{"the endpoint's description twice", "target_info{service=\"x\"} 1\ntarget_info{service=\"x\"} 1\n# EOF\n", []string{`target{service="x"}`}},
+		{"descriptions of others", "target_info{instance=\"x\"} 1\na 1\ntarget_info{instance=\"y\"} 1\n# EOF\n", []string{"unknown a 1", "targets 2"}},
 		{"the endpoint's description as a gauge", "# TYPE target_info gauge\ntarget_info{service=\"x\"} 1\n# EOF\n", []string{`target{service="x"}`}},
 	})
 	checkRules(t, classicType, []rule{

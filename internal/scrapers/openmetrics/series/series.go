@@ -232,7 +232,7 @@ func (n *Name) hasIndices() bool {
 // touch says that a series is there. What was missing for long starts anew.
 func (n *Name) touch(s *Series) {
 	t, now := n.tracker, n.tracker.now
-	if t.markers {
+	if t.markers && s.seen != now {
 		t.here = append(t.here, present{n, s})
 	}
 	if s.seen != 0 && now > s.seen && now-s.seen > pcommon.Timestamp(memoryTime) {
