@@ -10,8 +10,16 @@ import (
 	"regexp"
 	"time"
 
+	"go.opentelemetry.io/collector/config/confighttp"
+	"go.opentelemetry.io/collector/config/configoptional"
+
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 )
+
+// requestTimeout is how long an answer may take where nothing is configured.
+const requestTimeout = 5 * time.Second
 
 // Config is the section `scrapers::trainium`.
 type Config struct {
@@ -31,16 +39,69 @@ type Config struct {
 	// RuntimePoints adds points of each runtime to those of all: on the machine's
 	// resource, with the attributes neuron.runtime.pid and neuron.runtime.tag.
 	RuntimePoints bool `mapstructure:"runtime_points"`
+	// Prometheus is an endpoint of neuron-monitor-prometheus to read in place of
+	// running the tool. It is not used beside neuron_monitor_path, whose tool tells
+	// more: the parts of the host's memory, and whose the runtimes are.
+	Prometheus configoptional.Optional[PrometheusConfig] `mapstructure:"prometheus"`
 }
 
-func defaultConfig() scrapers.Config { return &Config{} }
+// PrometheusConfig is the section `scrapers::trainium::prometheus`.
+type PrometheusConfig struct {
+	// ClientConfig has the endpoint's URL, TLS, authentication, proxy and headers.
+	ClientConfig confighttp.ClientConfig `mapstructure:",squash"`
+	// MaxBodySize is the largest answer, decompressed, in bytes.
+	MaxBodySize int `mapstructure:"max_body_size"`
+}
+
+// defaultEndpoint is where the exporter is by default.
+const defaultEndpoint = "http://localhost:8000/metrics"
+
+func defaultConfig() scrapers.Config {
+	client := confighttp.NewDefaultClientConfig()
+	client.Endpoint = defaultEndpoint
+	return &Config{Prometheus: configoptional.Default(PrometheusConfig{
+		ClientConfig: client, MaxBodySize: exposition.DefaultLimits().BodySize,
+	})}
+}
 
 // Common implements scrapers.Config.
 func (c *Config) Common() *scrapers.CommonConfig { return &c.CommonConfig }
 
 // Validate checks the section; the receiver checks the common keys.
 func (c *Config) Validate() error {
-	return errors.Join(checkPath(c.NeuronMonitorPath), checkFilter(c.TagFilter))
+	return errors.Join(checkPath(c.NeuronMonitorPath), checkFilter(c.TagFilter), c.checkExporter())
+}
+
+// usesExporter tells whether the endpoint is read.
+func (c *Config) usesExporter() bool { return c.Prometheus.HasValue() && c.NeuronMonitorPath == "" }
+
+func (c *Config) checkExporter() error {
+	if !c.Prometheus.HasValue() {
+		return nil
+	}
+	p := c.Prometheus.Get()
+	var errs []error
+	if _, err := fetch.ParseTarget(p.ClientConfig.Endpoint); err != nil {
+		errs = append(errs, fmt.Errorf("prometheus: %w", err))
+	}
+	if p.ClientConfig.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("prometheus: timeout: %s: must be above 0", p.ClientConfig.Timeout))
+	}
+	if p.MaxBodySize <= 0 {
+		errs = append(errs, fmt.Errorf("prometheus: max_body_size: %d: must be above 0", p.MaxBodySize))
+	}
+	if c.usesExporter() && c.TagFilter != "" {
+		errs = append(errs, errors.New("tag_filter: has no effect with prometheus: set it in the configuration of that neuron-monitor"))
+	}
+	return errors.Join(errs...)
+}
+
+// timeout is how long a request may take.
+func (p *PrometheusConfig) timeout() time.Duration {
+	if p.ClientConfig.Timeout > 0 {
+		return p.ClientConfig.Timeout
+	}
+	return requestTimeout
 }
 
 func checkPath(path string) error {

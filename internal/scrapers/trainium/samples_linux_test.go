@@ -86,7 +86,7 @@ func loadSamples(t *testing.T) []*sample {
 func (s *sample) scrape(t *testing.T, extended bool) map[string]float64 {
 	t.Helper()
 	for ending, scrape := range map[string]func(*testing.T, string, bool) map[string]float64{
-		".jsonl": scrapeStream,
+		".jsonl": scrapeStream, ".prom": scrapeEndpoint,
 	} {
 		if _, err := os.Stat(s.stem + ending); err == nil {
 			return scrape(t, s.stem+ending, extended)
@@ -112,4 +112,14 @@ func scrapeStream(t *testing.T, file string, extended bool) map[string]float64 {
 		t.Logf("scrape: %v", err)
 	}
 	return scraperstest.TagsOf(md)
+}
+
+// scrapeEndpoint serves the file.
+func scrapeEndpoint(t *testing.T, file string, extended bool) map[string]float64 {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	r := exporterRig(t, serve(t, string(content)), options{extended: extended})
+	defer r.shutdown()
+	return r.tags()
 }

@@ -12,7 +12,15 @@ const (
 	notCompiledIn = ""
 )
 
-// newSource returns the configured source, and who owns its runtimes.
+// newSource returns the configured source, and who owns its runtimes. An exporter does
+// not tell whose they are.
 func newSource(cfg *Config, set scrapers.Settings) (source, owners, error) {
-	return newMonitor(cfg, set), newOwners(cfg, set), nil
+	if !cfg.usesExporter() {
+		if cfg.Prometheus.HasValue() {
+			set.Receiver.Logger.Warn("The endpoint scrapers::trainium::prometheus is not used: neuron_monitor_path is set, which tells more")
+		}
+		return newMonitor(cfg, set), newOwners(cfg, set), nil
+	}
+	e, err := newExporter(cfg.Prometheus.Get(), set)
+	return e, nil, err
 }
