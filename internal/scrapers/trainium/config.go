@@ -84,8 +84,11 @@ func (c *Config) checkExporter() error {
 	if _, err := fetch.ParseTarget(p.ClientConfig.Endpoint); err != nil {
 		errs = append(errs, fmt.Errorf("prometheus: %w", err))
 	}
-	if p.ClientConfig.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("prometheus: timeout: %s: must be above 0", p.ClientConfig.Timeout))
+	switch own, family := p.ClientConfig.Timeout, c.CommonConfig.Timing.Timeout; {
+	case own < 0:
+		errs = append(errs, fmt.Errorf("prometheus: timeout: %s: must be above 0", own))
+	case family > 0 && own > family:
+		errs = append(errs, fmt.Errorf("prometheus: timeout: %s: must not be longer than the family's timeout (%s)", own, family))
 	}
 	if p.MaxBodySize <= 0 {
 		errs = append(errs, fmt.Errorf("prometheus: max_body_size: %d: must be above 0", p.MaxBodySize))

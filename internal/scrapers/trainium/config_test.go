@@ -55,6 +55,9 @@ func TestSectionsThatAreRefused(t *testing.T) {
 	}{
 		"relative path": {map[string]any{"neuron_monitor_path": "bin/neuron-monitor"}, []string{`neuron_monitor_path: "bin/neuron-monitor": must be absolute`}},
 		"no expression": {map[string]any{"tag_filter": "("}, []string{"tag_filter: error parsing regexp: missing closing ): `(`"}},
+		"too much time": {map[string]any{"timeout": "4s", "prometheus": map[string]any{"timeout": "5s"}}, []string{
+			"prometheus: timeout: 5s: must not be longer than the family's timeout (4s)",
+		}},
 		"several": {map[string]any{"tag_filter": "a", "prometheus": map[string]any{"endpoint": "localhost", "max_body_size": 0, "timeout": "-1s"}}, []string{
 			"prometheus: endpoint: ", "prometheus: timeout: -1s: must be above 0", "prometheus: max_body_size: 0: must be above 0",
 			"tag_filter: has no effect with prometheus",

@@ -170,7 +170,7 @@ hardware_ecc_events_total{event_type="mem_ecc_corrected",neuron_device_index="1"
 func TestToolIsUsedWhereBothAreConfigured(t *testing.T) {
 	o := options{config: Config{Prometheus: defaultConfig().(*Config).Prometheus}}
 	o.config.Prometheus.GetOrInsertDefault()
-	r, _ := toolRig(t, printing(aReport(7, 1, 2)), o)
+	r, _ := toolRig(t, printing(aReport(1, 2)), o)
 	assert.Equal(t, plain(1, 2), r.tags())
 	require.Len(t, r.logs.FilterMessageSnippet("is not used").All(), 1)
 }

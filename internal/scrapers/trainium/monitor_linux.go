@@ -14,6 +14,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -66,7 +67,8 @@ type monitor struct {
 	counts counts
 	// lines counts all of them, skipped those that are no reports.
 	lines, skipped int
-	tooLong        bool
+	// tooLong and unsteady say that so much was logged.
+	tooLong, unsteady bool
 }
 
 func newMonitor(cfg *Config, set scrapers.Settings) *monitor {
@@ -190,10 +192,25 @@ func (m *monitor) once(ctx context.Context, tool string) time.Duration {
 	}
 	pause := m.pause(worked, !reported && res.Duration < atOnce)
 	m.trouble = m.ended(res, err, pause)
-	if reported { // the last report may still count when the next comes
-		m.logger.Warn(toolName+" ended", zap.Error(m.trouble))
+	if reported {
+		m.logEnd(worked)
 	}
 	return pause
+}
+
+// steady is how long a tool has to work for its next end to be news.
+const steady = 5 * time.Minute
+
+// logEnd logs the end of a tool that worked: the last report may still count when the
+// next one comes, so that no scrape tells of it. One that does so again and again is
+// logged once. m.mu is held.
+func (m *monitor) logEnd(worked time.Duration) {
+	level := zapcore.WarnLevel
+	if m.unsteady && worked < steady {
+		level = zapcore.DebugLevel
+	}
+	m.unsteady = true
+	m.logger.Log(level, toolName+" ended", zap.Error(m.trouble))
 }
 
 // settle says that there is nothing to wait for; m.mu is held.
@@ -304,10 +321,18 @@ func (m *monitor) latest() *reading {
 	case m.trouble != nil:
 		r.errs = append(r.errs, m.sourceError("ended", m.trouble))
 	case now.Sub(last) > m.staleAfter:
-		r.errs = append(r.errs, m.sourceError("stale", fmt.Errorf("no report for %s (its period is %s): nothing is emitted until there is one",
-			now.Sub(last).Round(time.Second), m.period)))
+		r.errs = append(r.errs, m.sourceError("stale", m.silence(now.Sub(last))))
 	}
 	return r
+}
+
+// silence says that there was no report for some time; m.mu is held.
+func (m *monitor) silence(lasts time.Duration) error {
+	text := fmt.Sprintf("no report for %s (its period is %s): nothing is emitted until there is one", lasts.Round(time.Second), m.period)
+	if m.skipped > 0 {
+		text += fmt.Sprintf("; %d of its %d lines were no reports", m.skipped, m.lines)
+	}
+	return errors.New(text)
 }
 
 // isFresh tells whether the newest report is of now; m.mu is held.

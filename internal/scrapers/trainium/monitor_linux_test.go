@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
@@ -35,12 +36,12 @@ func plain(percent, bytes float64) map[string]float64 {
 	}
 }
 
-// requireFault wants the one error of a source, and its cause.
-func requireFault(t testing.TB, err error, source, cause, text string) {
+// requireFault wants an error of the tool, and its cause.
+func requireFault(t testing.TB, err error, cause, text string) {
 	t.Helper()
 	s, ok := errors.AsType[*scrapers.SourceError](err)
 	require.True(t, ok, "%v", err)
-	require.Equal(t, source, s.Source)
+	require.Equal(t, toolName, s.Source)
 	f, ok := errors.AsType[*fault](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, cause, f.Cause())
@@ -64,7 +65,7 @@ func TestToolIsToldWhatIsUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options{config: Config{TagFilter: tt.filter}, extended: tt.extended}
 			o.config.CommonConfig.Timing.CollectionInterval = tt.interval
-			r, tool := toolRig(t, printing(aReport(7, 1, 2)), o)
+			r, tool := toolRig(t, printing(aReport(1, 2)), o)
 			r.tags()
 			dir := filepath.Dir(tool)
 			config, err := os.ReadFile(filepath.Join(dir, "config"))
@@ -105,11 +106,11 @@ func TestDevicesWithoutToolAreTrouble(t *testing.T) {
 	t.Setenv("PATH", filepath.Join(m.Root, "folder")+":relative::"+filepath.Join(m.Root, "plain"))
 	r := newRig(t, m.Root, options{})
 	_, err := r.scrape()
-	requireFault(t, err, "neuron-monitor", "search", "not found in "+filepath.Join(m.Root, "folder")+", "+filepath.Join(m.Root, "plain")+", /opt/aws/neuron/bin; install aws-neuronx-tools")
+	requireFault(t, err, "search", "not found in "+filepath.Join(m.Root, "folder")+", "+filepath.Join(m.Root, "plain")+", /opt/aws/neuron/bin; install aws-neuronx-tools")
 
 	r = newRig(t, t.TempDir(), options{config: Config{NeuronMonitorPath: "/no/such/neuron-monitor"}})
 	_, err = r.scrape()
-	requireFault(t, err, "neuron-monitor", "search", "there is no executable /no/such/neuron-monitor")
+	requireFault(t, err, "search", "there is no executable /no/such/neuron-monitor")
 }
 
 func TestToolIsFoundInPATHOnceItIsInstalled(t *testing.T) {
@@ -117,7 +118,7 @@ func TestToolIsFoundInPATHOnceItIsInstalled(t *testing.T) {
 	r := newRig(t, t.TempDir(), options{})
 	_, err := r.scrape()
 	require.Error(t, err)
-	tool := fakeTool(t, printing(aReport(7, 1, 2)))
+	tool := fakeTool(t, printing(aReport(1, 2)))
 	require.NoError(t, os.Symlink(tool, filepath.Join(dir, toolName)))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	assert.Equal(t, plain(1, 2), r.tags())
@@ -144,7 +145,7 @@ func TestToolThatFindsNoDevicesIsStopped(t *testing.T) {
 }
 
 func TestFirstWindowIsNoMeasurement(t *testing.T) {
-	short := strings.Replace(aReport(7, 0, 4096), `"period":1.0`, `"period":0.000692`, 1)
+	short := strings.Replace(aReport(0, 4096), `"period":1.0`, `"period":0.000692`, 1)
 	r, _ := toolRig(t, printing(short), options{})
 	want := plain(0, 4096)
 	delete(want, "trn.0.neuroncore_utilization")
@@ -183,7 +184,7 @@ func TestReportsThatAreOldDoNotCount(t *testing.T) {
 			clock := &wallClock{}
 			o := options{monitor: func(m *monitor) { m.clock = clock.now }}
 			o.config.CommonConfig.Timing.CollectionInterval = tt.interval
-			r, tool := toolRig(t, "while :; do\ncat <<'END'\n"+aReport(7, 1, 2)+"\nEND\nwhile ! rm \"$D/more\" 2>/dev/null; do sleep 0.01; done\ndone", o)
+			r, tool := toolRig(t, "while :; do\ncat <<'END'\n"+aReport(1, 2)+"\nEND\nwhile ! rm \"$D/more\" 2>/dev/null; do sleep 0.01; done\ndone", o)
 			require.Equal(t, tt.stale, r.monitor().staleAfter)
 			r.tags()
 			clock.advance(tt.stale - 5*time.Second)
@@ -191,7 +192,7 @@ func TestReportsThatAreOldDoNotCount(t *testing.T) {
 			clock.advance(6 * time.Second)
 			md, err := r.scrape()
 			assert.Zero(t, md.DataPointCount())
-			requireFault(t, err, "neuron-monitor", "stale", fmt.Sprintf("(its period is %s): nothing is emitted until there is one", r.monitor().period))
+			requireFault(t, err, "stale", fmt.Sprintf("(its period is %s): nothing is emitted until there is one", r.monitor().period))
 
 			require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(tool), "more"), nil, 0o600))
 			r.awaitLines(2)
@@ -211,7 +212,17 @@ func TestToolThatNeverReportsIsTold(t *testing.T) {
 	assert.Zero(t, md.DataPointCount())
 	clock.advance(6 * time.Second)
 	_, err = r.scrape()
-	requireFault(t, err, "neuron-monitor", "stale", "no report for 11s (its period is 1s)")
+	requireFault(t, err, "stale", "no report for 11s (its period is 1s)")
+}
+
+func TestToolThatSaysSomethingElseIsTold(t *testing.T) {
+	clock := &wallClock{}
+	r, _ := toolRig(t, printing("hello", "world"), options{monitor: func(m *monitor) { m.clock = clock.now }})
+	require.NoError(t, r.monitor().run(t.Context()))
+	r.awaitLines(2)
+	clock.advance(time.Minute)
+	_, err := r.scrape()
+	requireFault(t, err, "stale", "2 of its 2 lines were no reports")
 }
 
 // pauses are short ones, in the place of those of guard.Restarts, which are kept.
@@ -261,6 +272,8 @@ exit 2`, options{monitor: p.instead})
 	assert.Equal(t, []time.Duration{time.Second, 2 * time.Second}, p.all())
 	ended := r.logs.FilterMessage("neuron-monitor ended").All()
 	require.Len(t, ended, 2)
+	assert.Equal(t, zapcore.WarnLevel, ended[0].Level)
+	assert.Equal(t, zapcore.DebugLevel, ended[1].Level, "once until it works for some time")
 	assert.Contains(t, ended[0].ContextMap()["error"], "signal: killed")
 	assert.Contains(t, ended[1].ContextMap()["error"], "exited with 2")
 	assert.Contains(t, ended[1].ContextMap()["error"], `it said: "panic: 2"`)
@@ -275,7 +288,7 @@ func TestToolThatEndsAtOnceIsOneTrouble(t *testing.T) {
 	r.eventually(func() bool {
 		_, err := r.scrape()
 		if err != nil {
-			requireFault(t, err, "neuron-monitor", "ended", "exited with 1 after")
+			requireFault(t, err, "ended", "exited with 1 after")
 		}
 		return len(p.all()) == 6
 	})
@@ -299,7 +312,7 @@ func TestToolThatCannotBeStartedIsTrouble(t *testing.T) {
 	r.scraper.Prime(t.Context())
 	r.eventually(func() bool { return len(p.all()) == 6 })
 	_, err := r.scrape()
-	requireFault(t, err, "neuron-monitor", "ended", "its interpreter")
+	requireFault(t, err, "ended", "its interpreter")
 }
 
 func TestConfigurationThatCannotBeWrittenIsTrouble(t *testing.T) {
@@ -312,11 +325,11 @@ func TestConfigurationThatCannotBeWrittenIsTrouble(t *testing.T) {
 	r.scraper.Prime(t.Context())
 	r.eventually(func() bool { return len(p.all()) == 6 })
 	_, err := r.scrape()
-	requireFault(t, err, "neuron-monitor", "ended", "making a folder for the tool's configuration")
+	requireFault(t, err, "ended", "making a folder for the tool's configuration")
 }
 
 func TestLinesThatAreNoReportsAreSkipped(t *testing.T) {
-	whole := aReport(7, 1, 2)
+	whole := aReport(1, 2)
 	r, _ := toolRig(t, printing(whole, "", "level=info msg=hello", `{"level":"info","secret":1}`, whole[:len(whole)/2], whole+whole, "[]", `"x"`, "null"), options{})
 	r.scraper.Prime(t.Context())
 	r.awaitLines(9)
@@ -330,7 +343,7 @@ func TestLinesThatAreNoReportsAreSkipped(t *testing.T) {
 func TestLineThatIsTooLongIsDroppedAlone(t *testing.T) {
 	long := `echo '{"neuron_runtime_data":[],"x":"'; head -c 20000000 /dev/zero | tr '\0' a; echo '"}'`
 	long = strings.Replace(long, "echo '{", "printf '%s' '{", 1)
-	r, _ := toolRig(t, "echo '"+aReport(7, 1, 2)+"'\n"+long+"\n"+long+"\n"+"echo '"+aReport(7, 3, 4)+"'\nexec sleep 1000", options{})
+	r, _ := toolRig(t, "echo '"+aReport(1, 2)+"'\n"+long+"\n"+long+"\n"+"echo '"+aReport(3, 4)+"'\nexec sleep 1000", options{})
 	r.scraper.Prime(t.Context())
 	r.awaitLines(4)
 	assert.Equal(t, plain(3, 4), r.tags())
@@ -341,7 +354,7 @@ func TestLineThatIsTooLongIsDroppedAlone(t *testing.T) {
 func TestLongLinesAreRead(t *testing.T) {
 	// A job with many models makes lines of some MB. They come in pieces.
 	models := strings.Repeat(`{"name":"a/private/path","uuid":"1"},`, 100_000)
-	line := strings.Replace(aReport(7, 1, 2), `"neuron_device":0}`, `"neuron_device":0},"loaded_models":[`+models+`{}]`, 1)
+	line := strings.Replace(aReport(1, 2), `"neuron_device":0}`, `"neuron_device":0},"loaded_models":[`+models+`{}]`, 1)
 	m := scraperstest.NewMachine(t)
 	m.Write("line", line+"\n")
 	r, _ := toolRig(t, "cat '"+filepath.Join(m.Root, "line")+"'; exec sleep 1000", options{})
@@ -360,7 +373,7 @@ func TestToolIsStoppedWhateverItDoes(t *testing.T) {
 	const child = `sh -c 'trap "" TERM; echo $$ > "'"$D"'/child"; while :; do sleep 0.01; done' &
 while ! [ -s "$D/child" ]; do sleep 0.01; done
 `
-	report := "cat <<'END'\n" + aReport(7, 1, 2) + "\nEND\n"
+	report := "cat <<'END'\n" + aReport(1, 2) + "\nEND\n"
 	for name, body := range map[string]string{
 		"it ends when asked":                  report + "exec sleep 1000",
 		"it ignores that":                     "trap '' TERM\n" + report + "while :; do sleep 0.01; done",
@@ -368,7 +381,7 @@ while ! [ -s "$D/child" ]; do sleep 0.01; done
 		"it is in the middle of a line":       "printf '{\"neuron_runtime_data\":['; exec sleep 1000",
 		"it has a child":                      child + report + "exec sleep 1000",
 		"it has a child and ignores that":     "trap '' TERM\n" + child + report + "while :; do sleep 0.01; done",
-		"it prints without end":               "exec yes '" + aReport(7, 1, 2) + "'",
+		"it prints without end":               "exec yes '" + aReport(1, 2) + "'",
 		"it ended and waits to be started":    report + "exit 0",
 		"it ended and left a child behind":    child + report + "exit 0",
 		"it prints one line without end":      "exec tr '\\0' a < /dev/zero",
@@ -399,7 +412,7 @@ while ! [ -s "$D/child" ]; do sleep 0.01; done
 }
 
 func TestShutdownDoesNotWaitForEver(t *testing.T) {
-	r, _ := toolRig(t, "trap '' TERM\necho '"+aReport(7, 1, 2)+"'\nwhile :; do sleep 0.01; done", options{})
+	r, _ := toolRig(t, "trap '' TERM\necho '"+aReport(1, 2)+"'\nwhile :; do sleep 0.01; done", options{})
 	r.awaitFirst()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -438,7 +451,7 @@ func helperCollector() int {
 func TestToolDiesWithTheCollector(t *testing.T) {
 	defer requireNoChildren(t)
 	r := &rig{t: t}
-	tool := fakeTool(t, "echo '"+aReport(7, 1, 2)+"'\nexec sleep 1000")
+	tool := fakeTool(t, "echo '"+aReport(1, 2)+"'\nexec sleep 1000")
 	self, err := os.Executable()
 	require.NoError(t, err)
 	collector := exec.CommandContext(t.Context(), self, tool)

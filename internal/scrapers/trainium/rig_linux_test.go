@@ -82,10 +82,10 @@ func printing(lines ...string) string {
 }
 
 // aReport is one with a runtime that uses a core.
-func aReport(pid int, percent float64, bytes int) string {
-	return fmt.Sprintf(`{"neuron_runtime_data":[{"pid":%d,"neuron_runtime_tag":"%[1]d","error":"","report":{`+
+func aReport(percent float64, bytes int) string {
+	return fmt.Sprintf(`{"neuron_runtime_data":[{"pid":7,"neuron_runtime_tag":"7","error":"","report":{`+
 		`"neuroncore_counters":{"period":1.0,"neuroncores_in_use":{"0":{"neuroncore_utilization":%v}},"error":""},`+
-		`"memory_used":{"period":1.0,"neuron_runtime_used_bytes":{"host":%d,"neuron_device":0},"error":""}}}]}`, pid, percent, bytes)
+		`"memory_used":{"period":1.0,"neuron_runtime_used_bytes":{"host":%d,"neuron_device":0},"error":""}}}]}`, percent, bytes)
 }
 
 // rig is the family with a tool that is a script.

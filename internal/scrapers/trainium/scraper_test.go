@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,14 +46,7 @@ func (s *shares) of(_ context.Context, holders, others []int) ([]user, error) {
 	s.holders, s.others = holders, others
 	var users []user
 	for _, id := range sorted(s.pids) {
-		users = append(users, user{who: &identity.Workload{ID: id}, owns: func(pid int) bool {
-			for _, p := range s.pids[id] {
-				if p == pid {
-					return true
-				}
-			}
-			return false
-		}})
+		users = append(users, user{who: &identity.Workload{ID: id}, owns: func(pid int) bool { return slices.Contains(s.pids[id], pid) }})
 	}
 	return users, s.err
 }
@@ -225,12 +219,12 @@ func TestIdleCores(t *testing.T) {
 	}
 }
 
-// starts are the times by which the counters of a name began, in seconds after the
-// test did.
-func starts(md pmetric.Metrics, name string) map[string]float64 {
+// starts are the times by which the counters of executions began, by workload, in
+// seconds after the test did.
+func starts(md pmetric.Metrics) map[string]float64 {
 	all := map[string]float64{}
 	for _, p := range scraperstest.PointsOf(md) {
-		if p.Metric.Name() == name {
+		if p.Metric.Name() == "trn.execution_status" {
 			all[p.Workload] = p.Data.StartTimestamp().AsTime().Sub(time.Unix(1_800_000_000, 0)).Seconds()
 		}
 	}
@@ -247,7 +241,7 @@ func TestExecutionsAreAddedUpOverReports(t *testing.T) {
 		"execution_latency latency_type=total percentile=p50": 0.05,
 	}
 	assert.Equal(t, want, values(md, "trn."))
-	assert.Equal(t, map[string]float64{"": 0}, starts(md, "trn.execution_status"))
+	assert.Equal(t, map[string]float64{"": 0}, starts(md))
 	assert.Equal(t, want, values(m.scrape(), "trn."), "a report counts once")
 
 	m.arrive(line(entry(2, "x", ran(200, 0))))
@@ -306,7 +300,7 @@ func TestCountersOfWorkloadsBeginWithThem(t *testing.T) {
 	s := &shares{pids: map[string][]int{"a": {1}}}
 	m := newMapping(t, Config{}, true, s)
 	m.arrive(line(entry(1, "x", ran(100, 0)))) // at 1 s
-	assert.Equal(t, map[string]float64{"": 0, "a": 0}, starts(m.scrape(), "trn.execution_status"))
+	assert.Equal(t, map[string]float64{"": 0, "a": 0}, starts(m.scrape()))
 
 	s.pids["b"] = []int{2, 3}
 	m.arrive(line(entry(1, "x", ran(1, 0)), entry(2, "x", ran(10, 0))))
@@ -315,7 +309,7 @@ func TestCountersOfWorkloadsBeginWithThem(t *testing.T) {
 	assert.Equal(t, map[string]float64{
 		" status_type=completed": 132, " status_type=completed workload=a": 102, " status_type=completed workload=b": 30,
 	}, values(md, "trn.execution_status"))
-	assert.Equal(t, map[string]float64{"": 0, "a": 0, "b": 2}, starts(md, "trn.execution_status"), "b's with the scrape before")
+	assert.Equal(t, map[string]float64{"": 0, "a": 0, "b": 2}, starts(md), "b's with the scrape before")
 	assert.Equal(t, []int{1, 3}, s.holders)
 	assert.Equal(t, []int{2}, s.others)
 
@@ -327,7 +321,7 @@ func TestCountersOfWorkloadsBeginWithThem(t *testing.T) {
 	m.arrive(line(entry(1, "x", ran(7, 0))))
 	md = m.scrape()
 	assert.InDelta(t, 7, values(md, "trn.execution_status")[" status_type=completed workload=a"], 0)
-	assert.InDelta(t, 7, starts(md, "trn.execution_status")["a"], 0)
+	assert.InDelta(t, 7, starts(md)["a"], 0)
 }
 
 func TestAttributionThatFailsCostsTheWorkloadsAlone(t *testing.T) {
