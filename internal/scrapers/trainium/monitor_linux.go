@@ -229,9 +229,12 @@ func (m *monitor) stream(ctx context.Context, tool string) (guard.Result, error)
 		return guard.Result{}, err
 	}
 	defer remove()
-	return guard.Stream(ctx, guard.Command{Path: tool, Args: []string{"-c", file}}, &guard.Lines{
-		Max: maxLine, Line: m.takeLine, TooLong: m.skipLong,
-	})
+	out := &paced{ctx: ctx, to: guard.Lines{Max: maxLine, TooLong: m.skipLong}}
+	out.to.Line = func(line []byte) {
+		out.awaitTurn()
+		m.takeLine(line)
+	}
+	return guard.Stream(ctx, guard.Command{Path: tool, Args: []string{"-c", file}}, out)
 }
 
 // ended says why the tool runs no longer; m.mu is held.

@@ -464,3 +464,26 @@ func TestToolDiesWithTheCollector(t *testing.T) {
 	require.Error(t, collector.Wait())
 	r.requireGone(pid)
 }
+
+func TestToolThatRunsWildWaits(t *testing.T) {
+	for name, body := range map[string]string{
+		"lines":         "exec yes '" + aReport(1, 2) + "'",
+		"a single line": "exec tr '\\0' a < /dev/zero",
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			r, _ := toolRig(t, body, options{})
+			require.NoError(t, r.monitor().run(t.Context()))
+			r.awaitLines(1)
+			time.Sleep(300 * time.Millisecond)
+			before := scraperstest.ProcessorTime(t)
+			time.Sleep(time.Second)
+			t.Logf("%s of a CPU in a second", scraperstest.ProcessorTime(t)-before)
+			m := r.monitor()
+			m.mu.Lock()
+			lines := m.lines
+			m.mu.Unlock()
+			assert.LessOrEqual(t, lines, int(time.Since(start)/minPause)+1)
+		})
+	}
+}
