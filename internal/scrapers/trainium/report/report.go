@@ -76,31 +76,28 @@ func Parse(line []byte) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{HardwareError: string(doc.Hardware.Error), Cores: doc.Hardware.cores()}
-	if doc.Runtimes != nil {
-		for i := range *doc.Runtimes {
-			r.addRuntime(&(*doc.Runtimes)[i])
-		}
+	r := &Report{HardwareError: string(doc.hardware.err), Cores: doc.hardware.cores()}
+	for i := range doc.runtimes {
+		r.addRuntime(&doc.runtimes[i])
 	}
-	counters := &doc.System.Counters
-	if counters.Error != "" {
-		r.Troubles = append(r.Troubles, "neuron_hw_counters: "+string(counters.Error))
+	if err := doc.counters.err; err != "" {
+		r.Troubles = append(r.Troubles, "neuron_hw_counters: "+string(err))
 		return r, nil
 	}
-	r.Devices = devicesOf(counters.Devices)
+	r.Devices = devicesOf(doc.counters.devices)
 	return r, nil
 }
 
 func (r *Report) addRuntime(e *entry) {
-	made := Runtime{Key: Key{Pid: e.Pid.whole(), Tag: string(e.Tag)}}
+	made := Runtime{Key: Key{Pid: e.pid.whole(), Tag: string(e.tag)}}
 	switch {
-	case e.Error != "":
+	case e.err != "":
 		made.Unread = true
-		r.Troubles = append(r.Troubles, made.Key.String()+": "+string(e.Error))
-	case e.Report == nil:
+		r.Troubles = append(r.Troubles, made.Key.String()+": "+string(e.err))
+	case e.report == nil:
 		made.Unread = true
 	default:
-		r.Troubles = append(r.Troubles, made.take(e.Report)...)
+		r.Troubles = append(r.Troubles, made.take(e.report)...)
 	}
 	r.Runtimes = append(r.Runtimes, made)
 }
@@ -116,53 +113,55 @@ func (k Key) String() string {
 
 // take takes the groups that the tool could read, and says what was wrong with the
 // others.
-func (r *Runtime) take(groups *groups) (troubles []string) {
-	usable := func(name string, there bool, err text) bool {
-		if err != "" {
-			troubles = append(troubles, fmt.Sprintf("%s: %s: %s", r.Key, name, err))
-		}
-		return there && err == ""
+func (r *Runtime) take(all *groups) (troubles []string) {
+	trouble := func(group string, err text) {
+		troubles = append(troubles, fmt.Sprintf("%s: %s: %s", r.Key, group, err))
 	}
-	if g := groups.Cores; usable("neuroncore_counters", g != nil, g.err()) {
-		r.Unread = !g.isLongEnough()
-		if !r.Unread {
-			r.Utilisation = utilisationOf(g.InUse)
-		}
-	} else {
-		r.Unread = true
+	r.Unread = true
+	switch g := all.cores; {
+	case g == nil:
+	case g.err != "":
+		trouble("neuroncore_counters", g.err)
+	case g.isLongEnough():
+		r.Unread, r.Utilisation = false, utilisationOf(g.inUse)
 	}
-	if g := groups.Memory; usable("memory_used", g != nil, g.err()) {
-		r.takeMemory(&g.Used)
+	switch g := all.memory; {
+	case g == nil:
+	case g.err != "":
+		trouble("memory_used", g.err)
+	default:
+		r.takeMemory(g)
 	}
-	if g := groups.Execution; usable("execution_stats", g != nil, g.err()) {
-		r.Execution = &Execution{
-			Errors: known(g.Errors), Outcomes: known(g.Summary),
-			Total: known(g.Latency.Total), Device: known(g.Latency.Device),
-		}
+	switch g := all.execution; {
+	case g == nil:
+	case g.err != "":
+		trouble("execution_stats", g.err)
+	default:
+		r.Execution = &Execution{Errors: known(g.errs), Outcomes: known(g.summary), Total: known(g.total), Device: known(g.device)}
 	}
 	return troubles
 }
 
-func (r *Runtime) takeMemory(used *usedBytes) {
-	r.Host, r.Device = used.Host.optional(), used.Device.optional()
-	r.HostParts = parts(used.Breakdown.Host)
-	for name, all := range used.Breakdown.Cores {
+func (r *Runtime) takeMemory(g *memoryGroup) {
+	r.Host, r.Device = g.host.optional(), g.device.optional()
+	r.HostParts = parts(g.hostParts)
+	for name, all := range g.coreParts {
 		core, ok := index(name)
 		if !ok {
 			continue
 		}
 		if r.CoreParts == nil {
-			r.CoreParts = make(map[int]map[string]float64, len(used.Breakdown.Cores))
+			r.CoreParts = make(map[int]map[string]float64, len(g.coreParts))
 		}
 		r.CoreParts[core] = parts(all)
 	}
 }
 
-func utilisationOf(cores map[string]core) map[int]float64 {
+func utilisationOf(cores map[string]number) map[int]float64 {
 	all := make(map[int]float64, len(cores))
-	for name, c := range cores {
-		if n, ok := index(name); ok && c.Utilisation.known {
-			all[n] = min(c.Utilisation.value, 100)
+	for name, percent := range cores {
+		if n, ok := index(name); ok && percent.known {
+			all[n] = min(percent.value, 100)
 		}
 	}
 	return all
@@ -172,19 +171,13 @@ func devicesOf(list []device) map[int]ECC {
 	all := make(map[int]ECC, len(list))
 	for i := range list {
 		d := &list[i]
-		if !d.Index.known {
+		if !d.index.known {
 			continue
 		}
-		ecc := ECC{}
-		for name, n := range map[string]number{
-			MemCorrected: d.MemCorrected, MemUncorrected: d.MemUncorrected,
-			SRAMCorrected: d.SRAMCorrected, SRAMUncorrected: d.SRAMUncorrected,
-		} {
-			if n.known {
-				ecc[name] = n.value
-			}
-		}
-		all[d.Index.whole()] = ecc
+		all[d.index.whole()] = known(map[string]number{
+			MemCorrected: d.memCorrected, MemUncorrected: d.memUncorrected,
+			SRAMCorrected: d.sramCorrected, SRAMUncorrected: d.sramUncorrected,
+		})
 	}
 	return all
 }
