@@ -8,6 +8,8 @@ package e2e
 import (
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +64,8 @@ var bad = map[string]string{
 	"refused": "connection refused",
 	"hanging": "no whole answer in time",
 	"foreign": "certificate signed by unknown authority",
+	"moved":   "302 Found to https://elsewhere.example/metrics, which is not followed",
+	"nobody":  "failed to resolve authenticator",
 }
 
 // good endpoints and the values of their gauges.
@@ -89,6 +93,11 @@ func startSite(t *testing.T) *site {
 	x.serve(t, "html", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, "<!DOCTYPE html><html><body>Welcome</body></html>")
 	})
+	x.serve(t, "moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://elsewhere.example/metrics?key="+queryValue, http.StatusFound)
+	})
+	x.serve(t, "nobody", serveMetrics(7))
+	x.keys["nobody"] = "auth: {authenticator: bearertokenauth/nobody}"
 	x.serve(t, "hanging", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	x.keys["hanging"] = "timeout: 200ms"
 	x.urls["refused"] = "http://" + freeAddress(t) + "/metrics"
@@ -107,7 +116,9 @@ func (x *site) serve(t *testing.T, name string, handler http.HandlerFunc) {
 // serveTLS: one endpoint knows the authority, the other does not.
 func (x *site) serveTLS(t *testing.T) {
 	t.Helper()
-	server := httptest.NewTLSServer(serveMetrics(2))
+	server := httptest.NewUnstartedServer(serveMetrics(2))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the other hangs up
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	ca := x.write(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	x.urls["tls"], x.urls["foreign"] = server.URL+"/metrics", server.URL+"/metrics"
@@ -139,7 +150,7 @@ func (x *site) settings(exporters, keys string) settings {
 		fmt.Fprintf(&endpoints, "%s: {endpoint: %q, %s}, ", name, at, x.keys[name])
 	}
 	return settings{
-		receivers:  fmt.Sprintf("wandbsys: {collection_interval: 500ms, initial_delay: 0s, %s scrapers: {openmetrics: {endpoints: {%s}}}}", keys, endpoints.String()),
+		receivers:  fmt.Sprintf("wandbsys: {collection_interval: 1s, initial_delay: 0s, %s scrapers: {openmetrics: {endpoints: {%s}}}}", keys, endpoints.String()),
 		exporters:  exporters,
 		extensions: fmt.Sprintf("bearertokenauth: {filename: %s/token}\nbasicauth: {client_auth: {username: agent, password: %s}}", x.folder, basicAuth),
 		logs:       "level: debug",
@@ -176,7 +187,7 @@ func scrapesOf(s *sink, endpoint string) int {
 	return len(s.points().ofEndpoint(endpoint).named(healthName + "up"))
 }
 
-// Ten endpoints, half of them in some trouble: each is for itself.
+// A dozen endpoints, half of them in some trouble: each is for itself.
 func TestEndpointsInTroubleCostThemselvesOnly(t *testing.T) {
 	x, s := startSite(t), startSink(t, nil)
 	p := startCollector(t, x.settings(s.exporter(), "host_name: node-7,"))
@@ -186,7 +197,7 @@ func TestEndpointsInTroubleCostThemselvesOnly(t *testing.T) {
 	}
 	x.waitForUp(p, s, want)
 	before := scrapesOf(s, "hanging")
-	p.waitFor("many scrapes", func() bool { return scrapesOf(s, "hanging") >= before+many })
+	p.waitFor("several scrapes", func() bool { return scrapesOf(s, "hanging") >= before+several })
 
 	for name, value := range good {
 		t.Run(name, func(t *testing.T) { x.checkGood(t, s, name, value) })
@@ -197,7 +208,7 @@ func TestEndpointsInTroubleCostThemselvesOnly(t *testing.T) {
 				healthName + "lines_skipped", healthName + "samples_kept", healthName + "samples_scraped",
 				healthName + "scrape_duration", healthName + "up",
 			}, s.points().ofEndpoint(name).names(), "no points but of its health")
-			assert.Len(t, aboutEndpoint(p, name, "error"), 1, "told once")
+			require.Len(t, aboutEndpoint(p, name, "error"), 1, "told once")
 			assert.Contains(t, aboutEndpoint(p, name, "error")[0], text)
 		})
 	}
@@ -369,4 +380,32 @@ func TestNoEndpointIsAbsent(t *testing.T) {
 	assert.Equal(t, "no endpoint is configured", all.find("otelcol_wandbsys_family_state", "family", "openmetrics")[0].labels["reason"])
 	assert.Empty(t, familyLines(p, "openmetrics", "warn"))
 	assert.Empty(t, familyLines(p, "openmetrics", "error"))
+}
+
+// With every endpoint down the family is lost, and its health says why.
+func TestAllEndpointsDownIsLost(t *testing.T) {
+	health, address, s := freeAddress(t), freeAddress(t), startSink(t, nil)
+	p := startCollector(t, settings{
+		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {ep: 'http://" + address + "/metrics'}}}}",
+		exporters: s.exporter(), metrics: pullReader(health),
+	})
+	state := func(want string) samples {
+		return awaitSamples(t, p, health, "the state "+want, func(all samples) bool {
+			return len(all.find("otelcol_wandbsys_family_state", "family", "openmetrics", "state", want)) == 1
+		})
+	}
+	lost := state("lost").find("otelcol_wandbsys_family_state", "family", "openmetrics")[0]
+	assert.Contains(t, lost.labels["reason"], "endpoint ep (http://"+address+"/metrics): ")
+	assert.Contains(t, lost.labels["reason"], "connection refused")
+	p.waitFor("its health, which is told all the same", func() bool { return up(s, "ep") == 0 })
+
+	listener, err := net.Listen("tcp", address)
+	require.NoError(t, err)
+	server := &http.Server{Handler: serveMetrics(1)}
+	go func() { _ = server.Serve(listener) }()
+	defer func() { _ = server.Close() }()
+	found := state("detected").find("otelcol_wandbsys_family_state", "family", "openmetrics")[0]
+	assert.Empty(t, found.labels["reason"])
+	p.waitFor("the log of it", func() bool { return len(aboutEndpoint(p, "ep", "info")) == 1 })
+	assert.Len(t, aboutEndpoint(p, "ep", "error"), 1)
 }

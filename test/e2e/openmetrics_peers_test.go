@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -168,10 +169,10 @@ func typesOf(rm pmetric.ResourceMetrics, endpoint string) map[string]string {
 
 // startPeer runs a collector with a Prometheus endpoint that shows metrics of all
 // types: this machine's, once, and those of two exporters.
-func startPeer(t *testing.T) (p *process, address string) {
+func startPeer(t *testing.T) (address string) {
 	t.Helper()
 	address = freeAddress(t)
-	p = startCollector(t, settings{
+	p := startCollector(t, settings{
 		receivers: fmt.Sprintf("wandbsys: {collection_interval: 1h, initial_delay: 0s, host_name: peer, workloads: {pid: self}, "+
 			"scrapers: {host: , openmetrics: {endpoints: {vllm: '%s', triton: '%s'}}}}", presets["vllm"].exporter(t), presets["triton"].exporter(t)),
 		exporters: "prometheus: {endpoint: '" + address + "', metric_expiration: 1h}",
@@ -184,15 +185,15 @@ func startPeer(t *testing.T) (p *process, address string) {
 		}
 		return true
 	})
-	return p, address
+	return address
 }
 
 // What we read of our own Prometheus endpoint is what Prometheus' parser reads.
 func TestOurPrometheusEndpointReadsTheSame(t *testing.T) {
-	_, address := startPeer(t)
+	address := startPeer(t)
 	s := startSink(t, nil)
 	p := startCollector(t, settings{
-		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {peer: 'http://" + address + "/metrics'}}}}",
+		receivers: "wandbsys: {collection_interval: 5s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {peer: 'http://" + address + "/metrics'}}}}",
 		exporters: s.exporter(),
 	})
 	p.waitFor("a scrape", func() bool { return scrapesOf(s, "peer") > 0 })
@@ -254,11 +255,14 @@ func startPrometheus(t *testing.T, jobs map[string]string) *prometheusServer {
 	return x
 }
 
-// ask calls the API and decodes the data of its answer.
-func (x *prometheusServer) ask(path string, data any) bool {
+// ask calls the API and decodes the data of its answer, if there is one.
+func (x *prometheusServer) ask(path string, data any) {
 	body, status, err := get("http://" + x.address + path)
+	if err != nil || status != http.StatusOK {
+		return // such as one that is not ready yet
+	}
 	answer := struct{ Data any }{data}
-	return err == nil && status == 200 && json.Unmarshal(body, &answer) == nil
+	require.NoError(x.t, json.Unmarshal(body, &answer), "%s", body)
 }
 
 // query returns what Prometheus has stored, without the labels that it added.
@@ -314,7 +318,7 @@ var ofTheMoment = map[string]bool{"go_goroutines": true, "prometheus_tsdb_head_a
 func TestPrometheusReadsTheSameOfItself(t *testing.T) {
 	x, s := startPrometheus(t, map[string]string{}), startSink(t, nil)
 	p := startCollector(t, settings{
-		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {server: 'http://" + x.address + "/metrics'}}}}",
+		receivers: "wandbsys: {collection_interval: 2s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {server: 'http://" + x.address + "/metrics'}}}}",
 		exporters: s.exporter(),
 	})
 	var wrong []string
@@ -365,7 +369,7 @@ func difference(a, b stored) []string {
 
 // A real Prometheus reads our endpoint as we do. job and instance are our labels.
 func TestPrometheusReadsTheSameOfOurEndpoint(t *testing.T) {
-	_, address := startPeer(t)
+	address := startPeer(t)
 	x, s := startPrometheus(t, map[string]string{"peer": address}), startSink(t, nil)
 	p := startCollector(t, settings{
 		receivers: "wandbsys: {collection_interval: 1s, initial_delay: 0s, scrapers: {openmetrics: {endpoints: {peer: 'http://" + address + "/metrics'}}}}",

@@ -146,7 +146,7 @@ func (p preset) check(t *testing.T, name string) {
 	env := slices.Concat(agentEnv("http://"+s.address), p.env, []string{p.url + "=" + p.exporter(t)})
 	c := startProcess(t, collector(t, env, "--config", repo(t, "config", "agent.yaml"), "--config", presetFile(t, name),
 		"--set=extensions.health_check.endpoint="+freeAddress(t), "--set=receivers.wandbsys.initial_delay=0s",
-		"--set=receivers.wandbsys.collection_interval=1s", "--set=processors.batch.timeout=0s",
+		"--set=receivers.wandbsys.collection_interval=5s", "--set=processors.batch.timeout=0s",
 		"--config=yaml:service::telemetry::logs::encoding: json"))
 	golden := filepath.Join("testdata", "openmetrics", strings.ReplaceAll(name, " ", "-")+".golden")
 	want, err := os.ReadFile(golden)

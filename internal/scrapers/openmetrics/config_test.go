@@ -138,6 +138,13 @@ func TestMaxSeriesOfTheFamily(t *testing.T) {
 	endpoints := map[string]any{"a": someURL, "b": map[string]any{"endpoint": someURL, "max_series": 50_000}}
 	assert.Equal(t, 60_010, accepted(t, endpointsOf(endpoints)).CommonConfig.MaxSeries)
 	assert.Equal(t, 9, accepted(t, map[string]any{"endpoints": endpoints, "max_series": 9}).CommonConfig.MaxSeries)
+	for key, value := range map[string]any{"stale_markers": true, "map": "dcgm", "query_api": true} {
+		twice := map[string]any{"a": map[string]any{"endpoint": someURL, "max_series": 100, key: value}}
+		if key == "query_api" {
+			twice["a"].(map[string]any)["endpoint"] = "http://prometheus:9090"
+		}
+		assert.Equal(t, 205, accepted(t, endpointsOf(twice)).CommonConfig.MaxSeries, "%s: a point may come with each", key)
+	}
 }
 
 // The endpoints and the filters as they come from a file, for one series each.
@@ -257,12 +264,13 @@ func TestSectionsThatAreRefused(t *testing.T) {
 		"a name that begins with a dot":  {endpointsOf(map[string]any{".a": someURL}), "endpoints::.a" + name},
 		"a long name":                    {endpointsOf(map[string]any{long: someURL}), "endpoints::" + long + name},
 		"no scheme":                      {at("localhost:9400/metrics"), noBegin},
-		"no scheme before an address":    {at("10.0.0.1:9400"), noURL},
+		"no scheme before an address":    {at("10.0.0.1:9400/metrics"), noBegin},
 		"another scheme":                 {at("ftp://localhost/metrics"), noBegin},
 		"a path":                         {at("/metrics"), noBegin},
 		"no host":                        {at("http:///metrics"), e + "endpoint: the host is missing"},
 		"a port alone":                   {at("http://:9400"), e + "endpoint: the host is missing"},
 		"a port that is none":            {at("http://h:port"), noURL},
+		"a port that cannot be":          {at("http://h:94000/metrics"), e + "endpoint: the port must be from 1 to 65535"},
 		"broken":                         {at("http://h/%zz?token=sesame"), noURL},
 		"a user":                         {at("http://user@localhost/metrics"), noSecret},
 		"a user and a password":          {at("https://user:sesame@localhost/metrics"), noSecret},
@@ -288,6 +296,7 @@ func TestSectionsThatAreRefused(t *testing.T) {
 		"a query API with honored times": {at("http://p", "query_api", true, "honor_timestamps", true), e + "honor_timestamps" + noEffect},
 		"a query API with protocols":     {at("http://p", "query_api", true, "scrape_protocols", []any{"PrometheusProto"}), e + "scrape_protocols" + noEffect},
 		"a query API with markers":       {at("http://p", "query_api", true, "stale_markers", true), e + "stale_markers" + noEffect},
+		"several keys of a query API":    {at("http://p/metrics", "query_api", true, "strict", true), e + "endpoint: ends in /metrics, which is no query API: for an exporter use map: dcgm\n" + e + "strict" + noEffect},
 		"filters as a text":              {at(someURL, "filters", "TEMP"), `endpoints::e::filters: "TEMP"` + forms},
 		"a filter of an endpoint":        {at(someURL, "filters", []any{"ok", "a("}), "endpoints::e::filters::1: error parsing regexp: missing closing ): `a(`"},
 		"an exclusion of an endpoint":    {at(someURL, "exclude", map[string]any{"a": map[string]any{"l": "*"}}), "endpoints::e::exclude::a::l: error parsing regexp: missing argument to repetition operator: `*`"},

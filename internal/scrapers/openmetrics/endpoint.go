@@ -52,6 +52,8 @@ type endpoint struct {
 	builder  *metadata.MetricsBuilder
 	resource pcommon.Resource
 	news     news
+	// toldUnused says that it was told that nothing of the endpoint is taken.
+	toldUnused bool
 }
 
 // newEndpoint makes an endpoint of a validated section.
@@ -186,6 +188,7 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 	}
 	e.describe(got.targetInfo, got.targets)
 	e.news.tell(e.logger, got.remarks)
+	e.tellUnused(got)
 	rm := md.ResourceMetrics().AppendEmpty()
 	e.resource.CopyTo(rm.Resource())
 	scope := rm.ScopeMetrics().AppendEmpty()
@@ -198,6 +201,23 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 		return nil
 	}
 	return &scrapers.SourceError{Source: fmt.Sprintf("endpoint %s (%s)", e.name, e.client.Target()), Err: err}
+}
+
+// tellUnused tells once of an endpoint that answers while nothing of it is taken: a
+// wrong filter, and a mapping of what is not DCGM's, show in nothing else.
+func (e *endpoint) tellUnused(got *answer) {
+	reason := ""
+	switch {
+	case got.scraped > 0 && got.kept == 0:
+		reason = fmt.Sprintf("filters and exclude leave none of its %d samples", got.scraped)
+	case got.kept > 0 && e.config.Map == mapDCGM && got.metrics.Len()+got.mapped.Len() == 0:
+		reason = "map: dcgm has a metric that is on for none of its series"
+	}
+	if reason == "" || e.toldUnused {
+		return
+	}
+	e.toldUnused = true
+	e.logger.Info("The endpoint answers, but nothing of it is taken", zap.String("reason", reason))
 }
 
 func newAnswer() *answer {

@@ -345,3 +345,28 @@ func openMetricsTags(md pmetric.Metrics) map[string]float64 {
 	maps.DeleteFunc(tags, func(tag string, _ float64) bool { return !strings.HasPrefix(tag, metricPrefix) })
 	return tags
 }
+
+func TestAnEndpointOfWhichNothingIsTakenIsToldOnce(t *testing.T) {
+	server := serveText(t, "a 1\nb 2\n")
+	for name, tt := range map[string]struct {
+		key   string
+		value any
+		want  string
+	}{
+		"a filter":  {"filters", []any{"other.a"}, "filters and exclude leave none of its 2 samples"},
+		"a mapping": {"map", "dcgm", "map: dcgm has a metric that is on for none of its series"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, endpointsOf(map[string]any{"e": map[string]any{"endpoint": server.URL, tt.key: tt.value}}))
+			r.must()
+			r.must()
+			told := r.logs.TakeAll()
+			require.Len(t, told, 1)
+			assert.Equal(t, tt.want, told[0].ContextMap()["reason"])
+			assert.Equal(t, "e", told[0].ContextMap()["endpoint"])
+		})
+	}
+	r := start(t, endpointsOf(map[string]any{"e": map[string]any{"endpoint": server.URL, "filters": []any{"e.a"}}}))
+	r.must()
+	assert.Zero(t, r.logs.Len())
+}

@@ -367,6 +367,28 @@ func TestHonoredTimes(t *testing.T) {
 	}
 }
 
+// The times of values that lag behind the scrapes by a minute: the start is none of
+// the scrapes' times, or it would move until the values come to it.
+func TestStartsOfHonoredTimesStay(t *testing.T) {
+	const noon = 1767355200
+	body := func(at float64, count int) string {
+		millis := int64((noon + at - 60) * 1000)
+		return fmt.Sprintf("# TYPE c counter\nc %d %d\n# TYPE s summary\ns_count %d %d\n", count, millis, count, millis)
+	}
+	l := newLab(t, classicType, honoring)
+	for _, s := range []struct {
+		at    float64
+		count int
+		want  string
+	}{{0, 5, " @-60..-60"}, {15, 6, " @-60..-45"}, {30, 7, " @-60..-30"}, {45, 2, " @-30..-15"}, {60, 3, " @-30..0"}, {75, 4, " @-30..15"}} {
+		got := l.metrics(time.Duration(s.at*float64(time.Second)), body(s.at, s.count))
+		require.Equal(t, 2, got.Len())
+		for _, m := range got.All() {
+			assert.Equal(t, s.want, timesOf(pointsOf(m)[0]), "%s at %v", m.Name(), s.at)
+		}
+	}
+}
+
 func TestHonoredTimesOfNativeHistograms(t *testing.T) {
 	body := func(millis int64) string {
 		family := &dto.MetricFamily{Name: "h", Type: dto.MetricType_HISTOGRAM, Metric: []dto.Metric{{
@@ -395,6 +417,7 @@ func TestStartTimesOfEachType(t *testing.T) {
 	}
 	summary := func(count int) string { return fmt.Sprintf("# TYPE m summary\nm_count %d\nm_sum 1\n", count) }
 	counter := func(value string) string { return "# TYPE m counter\nm " + value + "\n" }
+	stateset := func(state int) string { return fmt.Sprintf("# TYPE m stateset\nm{m=\"a\"} %d\n", state) }
 	const created, info = "m_created 1767355100\n", "# TYPE m info\nm{v=\"1\"} 1\n"
 	for name, scrapes := range map[string][]scrapeAt{
 		"counter":                             {{0, counter("5"), " @0..0"}, {15, counter("5"), " @0..15"}, {30, counter("4"), " @15..30"}, {45, counter("9"), " @15..45"}},
@@ -405,7 +428,7 @@ func TestStartTimesOfEachType(t *testing.T) {
 		"counter that is below zero a while":  {{0, counter("5"), " @0..0"}, {15, counter("-1"), " @15"}, {30, counter("4"), " @15..30"}},
 		"counter that is missing a while":     {{0, counter("5"), " @0..0"}, {15, "x 1\n", ""}, {299, counter("6"), " @0..299"}},
 		"counter that is missing for long":    {{0, counter("5"), " @0..0"}, {15, "x 1\n", ""}, {301, counter("6"), " @301..301"}},
-		"no scrape that succeeded for long":   {{0, counter("5"), " @0..0"}, {301, counter("6"), " @301..301"}},
+		"no scrape that succeeded for long":   {{0, counter("5"), " @0..0"}, {301, counter("6"), " @0..301"}},
 		"histogram":                           {{0, histogram(5), " @0..0"}, {15, histogram(7), " @0..15"}, {30, histogram(6), " @15..30"}},
 		"histogram with a start":              {{0, histogram(5) + created, " @-100..0"}, {15, histogram(4) + created, " @0..15"}},
 		"summary":                             {{0, summary(5), " @0..0"}, {15, summary(4), " @0..15"}, {30, summary(6), " @0..30"}},
@@ -414,7 +437,7 @@ func TestStartTimesOfEachType(t *testing.T) {
 		"histogram that takes another type":   {{0, histogram(5), " @0..0"}, {15, counter("6"), " @15..15"}, {30, histogram(6), " @0..30"}},
 		"gauges have no start":                {{0, "# TYPE m gauge\nm 5\n", " @0"}, {15, "# TYPE m gauge\nm 4\n", " @15"}},
 		"the clock is set back":               {{0, counter("5"), " @0..0"}, {-60, counter("6"), " @-60..-60"}, {0, counter("7"), " @-60..0"}},
-		"a stateset's 1 that becomes 0 again": {{0, "# TYPE m stateset\nm{m=\"a\"} 1\n", " @0..0"}, {15, "# TYPE m stateset\nm{m=\"a\"} 0\n", " @0..15"}},
+		"a stateset's 1 that becomes 0 again": {{0, stateset(1), " @0..0"}, {15, stateset(1), " @0..15"}, {30, stateset(0), " @0..30"}, {45, stateset(1), " @0..45"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, classicType)

@@ -392,7 +392,7 @@ func (p *Parser) begin(format Format) {
 	}
 	p.described, p.crowded, p.series = false, false, 0
 	p.scan.begin(format)
-	p.names.begin()
+	p.names.begin(format)
 	clear(p.places)
 	clear(p.starts)
 	clear(p.dropped)

@@ -70,7 +70,7 @@ func (m *model) show(name, label string, numbered, cumulative bool, value float6
 		}
 		m.series = append(m.series, s)
 	}
-	if m.now > s.seen && m.now.AsTime().Sub(s.seen.AsTime()) > memoryTime {
+	if s.seen != m.before && m.now > s.seen && m.now.AsTime().Sub(s.seen.AsTime()) > memoryTime {
 		s.start, s.created, s.value = 0, 0, 0
 	}
 	s.seen = m.now

@@ -189,7 +189,13 @@ func TestStartTimes(t *testing.T) {
 			{at: 6 * m, absent: true},
 			{at: 9 * m, value: 6, told: told(-m), start: -m},
 		},
-		"it is missing for long, and no longer told": {{at: 0, value: 5, told: told(-m), start: -m}, {at: 9 * m, value: 6, start: 9 * m}},
+		"it is missing for long, and no longer told": {
+			{at: 0, value: 5, told: told(-m), start: -m},
+			{at: m, absent: true},
+			{at: 9 * m, value: 6, start: 9 * m},
+		},
+		"no scrape for long":                    {{at: 0, value: 5, start: 0}, {at: 9 * m, value: 6, start: 0}, {at: 30 * m, value: 7, start: 0}},
+		"no scrape for long, and a lower value": {{at: 0, value: 5, start: 0}, {at: 9 * m, value: 4, start: 0}, {at: 30 * m, value: 3, start: 9 * m}},
 		"the clock is set back": {
 			{at: 0, value: 5, start: 0},
 			{at: -4 * m, value: 6, start: -4 * m},
