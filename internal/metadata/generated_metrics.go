@@ -9187,7 +9187,7 @@ type metricTrnExecutionErrors struct {
 // init fills trn.execution_errors metric with initial data.
 func (m *metricTrnExecutionErrors) init() {
 	m.data.SetName("trn.execution_errors")
-	m.data.SetDescription("Failed executions since the receiver started, by kind of error: execution_stats.error_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_errors_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetDescription("Failed executions since the receiver started, on a workload since it was first seen, by kind of error: execution_stats.error_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_errors_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -9294,7 +9294,7 @@ type metricTrnExecutionStatus struct {
 // init fills trn.execution_status metric with initial data.
 func (m *metricTrnExecutionStatus) init() {
 	m.data.SetName("trn.execution_status")
-	m.data.SetDescription("Executions since the receiver started, by outcome: execution_stats.execution_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_status_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetDescription("Executions since the receiver started, on a workload since it was first seen, by outcome: execution_stats.execution_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_status_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
 	m.data.SetUnit("{execution}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)

@@ -3888,7 +3888,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_errors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Failed executions since the receiver started, by kind of error: execution_stats.error_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_errors_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Failed executions since the receiver started, on a workload since it was first seen, by kind of error: execution_stats.error_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_errors_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3923,7 +3923,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_status"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Executions since the receiver started, by outcome: execution_stats.execution_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_status_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Executions since the receiver started, on a workload since it was first seen, by outcome: execution_stats.execution_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_status_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "{execution}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
