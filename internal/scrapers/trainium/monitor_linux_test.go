@@ -455,7 +455,8 @@ func TestToolDiesWithTheCollector(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	collector := exec.CommandContext(t.Context(), self, tool)
-	collector.Env = append(os.Environ(), helperEnv+"=collector")
+	// What it has no time to remove goes with the test.
+	collector.Env = append(os.Environ(), helperEnv+"=collector", "TMPDIR="+t.TempDir())
 	require.NoError(t, collector.Start())
 	r.eventually(func() bool { return len(pidsOfTool(t, tool)) == 1 })
 	pid := pidsOfTool(t, tool)[0]
