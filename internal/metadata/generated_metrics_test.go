@@ -3888,7 +3888,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_errors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Failed executions since the receiver started, by kind of error: execution_stats.error_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Failed executions since the receiver started, on a workload since it was first seen, by kind of error: execution_stats.error_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_errors_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3905,7 +3905,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_latency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Percentiles of the execution time in the tool's last period: execution_stats.latency_stats of neuron-monitor, total_latency (with the host's part) and device_latency; percentiles cannot be added up, so that of several runtimes on one resource the largest is taken. Absent when nothing ran.", mi.Description())
+					assert.Equal(t, "Percentiles of the execution time in the tool's last period: execution_stats.latency_stats of neuron-monitor (of neuron-monitor-prometheus: `execution_latency_seconds` as total), total_latency (with the host's part) and device_latency; percentiles cannot be added up, so that of several runtimes on one resource the largest is taken. Absent when nothing ran.", mi.Description())
 					assert.Equal(t, "s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3923,7 +3923,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_status"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Executions since the receiver started, by outcome: execution_stats.execution_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Executions since the receiver started, on a workload since it was first seen, by outcome: execution_stats.execution_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_status_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "{execution}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3940,7 +3940,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.host of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Host memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.host of neuron-monitor (of neuron-monitor-prometheus: `neuron_runtime_memory_used_bytes`, memory_location host), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3952,7 +3952,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.application_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by the application, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.application_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by the application, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.application_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3964,7 +3964,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.collectives"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3976,7 +3976,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.constants"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3988,7 +3988,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.dma_buffers"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by DMA buffers, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_buffers of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by DMA buffers, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_buffers of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4000,7 +4000,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.dma_rings"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4012,7 +4012,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.driver_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4024,7 +4024,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.nonshared_scratchpad"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4036,7 +4036,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.notifications"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4048,7 +4048,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.tensors"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4060,7 +4060,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.uncategorized"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4072,7 +4072,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.mem_ecc_corrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Corrected ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Corrected ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_corrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -4089,7 +4089,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.mem_ecc_uncorrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Uncorrectable ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Uncorrectable ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_uncorrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -4106,7 +4106,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuron_device_total_memory_usage"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.neuron_device of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Device memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.neuron_device of neuron-monitor (of neuron-monitor-prometheus: `neuron_runtime_memory_used_bytes`, memory_location neuron_device), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4118,7 +4118,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.collectives"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.collectives of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_collectives`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4133,7 +4133,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.constants"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.constants of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_constants`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4148,7 +4148,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.dma_rings"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.dma_rings of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_dma_rings`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4163,7 +4163,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.driver_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.driver_memory of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_driver_memory`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4178,7 +4178,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.model_code"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the code of loaded models, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_code of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the code of loaded models, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_code of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_model_code`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4193,7 +4193,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.model_shared_scratchpad"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the models' shared scratchpad, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_shared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the models' shared scratchpad, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_shared_scratchpad of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_model_shared_scratchpad`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4208,7 +4208,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.nonshared_scratchpad"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.nonshared_scratchpad of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_nonshared_scratchpad`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4223,7 +4223,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.notifications"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.notifications of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_notifications`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4238,7 +4238,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.runtime_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the runtime itself, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.runtime_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the runtime itself, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.runtime_memory of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_runtime_memory`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4253,7 +4253,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.tensors"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.tensors of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_tensors`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4268,7 +4268,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.uncategorized"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.uncategorized of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_uncategorized`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4283,7 +4283,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_utilization"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Utilisation of a NeuronCore in the tool's last period: neuroncore_counters.neuroncores_in_use.CORE.neuroncore_utilization of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error. 0 to 100, sums above are cut to 100. Also absent when the period was below 0.1 s.", mi.Description())
+					assert.Equal(t, "Utilisation of a NeuronCore in the tool's last period: neuroncore_counters.neuroncores_in_use.CORE.neuroncore_utilization of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_utilization_ratio` x 100), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error. 0 to 100, sums above are cut to 100. Also absent when the period was below 0.1 s.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4298,7 +4298,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.sram_ecc_corrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Corrected ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Corrected ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_corrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -4315,7 +4315,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.sram_ecc_uncorrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Uncorrectable ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Uncorrectable ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_uncorrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
