@@ -29,6 +29,8 @@ const (
 	// firstReport is how long a scrape waits after the tool was started, which gives
 	// its first report at once.
 	firstReport = 5 * time.Second
+	// minSilent is how long a tool that reports nothing is left running.
+	minSilent = time.Minute
 	// atOnce is how soon the end of a tool that reported nothing is an end at once.
 	atOnce = 10 * time.Second
 )
@@ -40,6 +42,8 @@ type monitor struct {
 	config     []byte
 	period     time.Duration
 	staleAfter time.Duration
+	// silentAfter is when a tool without reports is stopped, and started again.
+	silentAfter time.Duration
 	logger     *zap.Logger
 	clock      func() time.Time
 	// pause returns how long to wait before the next run; see guard.Restarts.Next.
@@ -82,6 +86,7 @@ func newMonitor(cfg *Config, set scrapers.Settings) *monitor {
 		clock:      time.Now,
 		counts:     newCounts(),
 	}
+	m.silentAfter = max(2*m.staleAfter, minSilent)
 	m.pause = m.restarts.Next
 	return m
 }
@@ -229,13 +234,26 @@ func (m *monitor) stream(ctx context.Context, tool string) (guard.Result, error)
 		return guard.Result{}, err
 	}
 	defer remove()
-	out := &paced{ctx: ctx, to: guard.Lines{Max: maxLine, TooLong: m.skipLong}}
+	watched, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(m.silentAfter, func() { cancel(errSilent) })
+	defer silence.Stop()
+	out := &paced{ctx: watched, to: guard.Lines{Max: maxLine, TooLong: m.skipLong}}
 	out.to.Line = func(line []byte) {
 		out.awaitTurn()
-		m.takeLine(line)
+		if m.takeLine(line) {
+			silence.Reset(m.silentAfter)
+		}
 	}
-	return guard.Stream(ctx, guard.Command{Path: tool, Args: []string{"-c", file}}, out)
+	res, err := guard.Stream(watched, guard.Command{Path: tool, Args: []string{"-c", file}}, out)
+	if errors.Is(context.Cause(watched), errSilent) {
+		err = fmt.Errorf("%w for %s: it was stopped", errSilent, m.silentAfter)
+	}
+	return res, err
 }
+
+// errSilent: a tool that hangs does so until it is started anew.
+var errSilent = errors.New("no report")
 
 // ended says why the tool runs no longer; m.mu is held.
 func (m *monitor) ended(res guard.Result, err error, pause time.Duration) error {
@@ -252,15 +270,16 @@ func (m *monitor) ended(res guard.Result, err error, pause time.Duration) error 
 	return err
 }
 
-// takeLine takes a line. It is called by the goroutine that reads the tool's output.
-func (m *monitor) takeLine(line []byte) {
+// takeLine takes a line, and tells whether it is a report. It is called by the goroutine
+// that reads the tool's output.
+func (m *monitor) takeLine(line []byte) bool {
 	r, err := report.Parse(line)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lines++
 	if err != nil {
 		m.skip(len(line), err)
-		return
+		return false
 	}
 	m.newest, m.at, m.trouble = r, m.clock(), nil
 	if m.since.IsZero() {
@@ -268,6 +287,7 @@ func (m *monitor) takeLine(line []byte) {
 	}
 	m.counts.add(r)
 	m.settle()
+	return true
 }
 
 // skip says once that there was a line that is no report; m.mu is held. What is in it

@@ -215,6 +215,22 @@ func TestToolThatNeverReportsIsTold(t *testing.T) {
 	requireFault(t, err, "stale", "no report for 11s (its period is 1s)")
 }
 
+func TestToolThatFallsSilentIsStartedAgain(t *testing.T) {
+	var p pauses
+	r, tool := toolRig(t, printing(aReport(1, 2)), options{monitor: func(m *monitor) {
+		m.silentAfter = time.Second
+		p.instead(m)
+	}})
+	require.NoError(t, r.monitor().run(t.Context()))
+	r.eventually(func() bool { return len(pidsOfTool(t, tool)) >= 3 })
+	assert.Equal(t, plain(1, 2), r.tags(), "the last report counts until it is old")
+	r.shutdown()
+	requireNoChildren(t)
+	ended := r.logs.FilterMessage("neuron-monitor ended").All()
+	require.NotEmpty(t, ended)
+	assert.Contains(t, ended[0].ContextMap()["error"], "no report for 1s: it was stopped")
+}
+
 func TestToolThatSaysSomethingElseIsTold(t *testing.T) {
 	clock := &wallClock{}
 	r, _ := toolRig(t, printing("hello", "world"), options{monitor: func(m *monitor) { m.clock = clock.now }})
