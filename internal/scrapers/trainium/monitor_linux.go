@@ -44,8 +44,8 @@ type monitor struct {
 	staleAfter time.Duration
 	// silentAfter is when a tool without reports is stopped, and started again.
 	silentAfter time.Duration
-	logger     *zap.Logger
-	clock      func() time.Time
+	logger      *zap.Logger
+	clock       func() time.Time
 	// pause returns how long to wait before the next run; see guard.Restarts.Next.
 	restarts guard.Restarts
 	pause    func(worked time.Duration, atOnce bool) time.Duration
