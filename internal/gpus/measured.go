@@ -25,21 +25,15 @@ type told struct {
 
 // Expect says that a family is on: until it tells what it measures, nothing is
 // known.
-func (m *Measured) Expect(family string) {
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.families == nil {
-		m.families = map[string]told{}
-	}
-	m.families[family] = told{}
-}
+func (m *Measured) Expect(family string) { m.put(family, told{}) }
 
 // Set says which GPUs a family measures. The UUID of one that does not tell it is
 // empty; MIG instances are not listed, but their board is. The slice is kept.
 func (m *Measured) Set(family string, uuids []string) {
+	m.put(family, told{known: true, uuids: uuids})
+}
+
+func (m *Measured) put(family string, t told) {
 	if m == nil {
 		return
 	}
@@ -48,7 +42,7 @@ func (m *Measured) Set(family string, uuids []string) {
 	if m.families == nil {
 		m.families = map[string]told{}
 	}
-	m.families[family] = told{known: true, uuids: uuids}
+	m.families[family] = t
 }
 
 // Known says that every family that is on has told what it measures.

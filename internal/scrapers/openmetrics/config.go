@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/filter"
 )
 
@@ -251,8 +251,9 @@ func (c *Config) validateEndpoint(name string) error {
 	if !nameForm.MatchString(name) {
 		check(errors.New("a name is made of letters, digits, '_', '-' and '.', 100 at most, and begins with a letter, a digit or '_'"))
 	}
-	_, err := parseTarget(e.ClientConfig.Endpoint)
+	_, err := fetch.ParseTarget(e.ClientConfig.Endpoint)
 	check(err)
+	check(e.checkProxy())
 	check(e.checkTimeout(c.CommonConfig.Timing.Timeout))
 	check(e.checkMode())
 	for _, limit := range e.limitKeys() {
@@ -264,6 +265,18 @@ func (c *Config) validateEndpoint(name string) error {
 	errs = append(errs, err)
 	_, err = filter.Parse(key+"::exclude", e.Exclude)
 	return errors.Join(append(errs, err)...)
+}
+
+// checkProxy wants a URL. What is wrong with it is not repeated: it may hold a password.
+func (e *EndpointConfig) checkProxy() error {
+	if e.ClientConfig.ProxyURL == "" {
+		return nil
+	}
+	u, err := url.ParseRequestURI(e.ClientConfig.ProxyURL)
+	if err != nil || u.Hostname() == "" {
+		return errors.New("proxy_url: is not a URL such as http://proxy:3128")
+	}
+	return nil
 }
 
 // checkTimeout wants a time that can pass within a scrape.
@@ -343,66 +356,4 @@ func (e *EndpointConfig) limits() exposition.Limits {
 		LabelValue: e.MaxLabelValueLength,
 		Name:       e.MaxNameLength,
 	}
-}
-
-// target is where an endpoint is.
-type target struct {
-	// url is what is asked; its host is a stand-in where socket is set.
-	url *url.URL
-	// socket is the path of a Unix socket; empty for TCP.
-	socket string
-}
-
-// parseTarget reads an endpoint's URL: http, https, or unix:///run/exporter.sock, where
-// ?path=/metrics says what is asked of the server behind the socket. Errors do not
-// repeat what may be a secret.
-func parseTarget(text string) (target, error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return target{}, errors.New("endpoint: is not a URL")
-	}
-	switch {
-	case text == "":
-		return target{}, errors.New("endpoint: is missing")
-	case u.User != nil:
-		return target{}, errors.New("endpoint: must not hold credentials, which would be shown; use auth, or headers")
-	case u.Scheme == "unix":
-		return parseSocket(u)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return target{}, errors.New("endpoint: must begin with http://, https:// or unix:///")
-	case u.Hostname() == "":
-		return target{}, errors.New("endpoint: the host is missing")
-	}
-	u.Fragment = ""
-	return target{url: u}, nil
-}
-
-// socketPathKey is the parameter that says what is asked of a server behind a socket.
-const socketPathKey = "path"
-
-func parseSocket(u *url.URL) (target, error) {
-	if u.Host != "" || !path.IsAbs(u.Path) {
-		return target{}, errors.New("endpoint: a socket's path must be absolute: unix:///run/exporter.sock")
-	}
-	query := u.Query()
-	asked := "/metrics"
-	if p := query.Get(socketPathKey); p != "" {
-		asked = p
-	}
-	query.Del(socketPathKey)
-	if !path.IsAbs(asked) {
-		return target{}, errors.New("endpoint: the parameter `path` must begin with /")
-	}
-	return target{
-		url:    &url.URL{Scheme: "http", Host: "localhost", Path: asked, RawQuery: query.Encode()},
-		socket: u.Path,
-	}, nil
-}
-
-// String returns the target for messages, without parameters, which may be secrets.
-func (t target) String() string {
-	if t.socket != "" {
-		return "unix://" + t.socket
-	}
-	return (&url.URL{Scheme: t.url.Scheme, Host: t.url.Host, Path: t.url.Path}).String()
 }

@@ -7,25 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/receiver"
 	"go.uber.org/zap"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
-	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/dcgm"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/filter"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/series"
 )
@@ -37,13 +35,11 @@ type endpoint struct {
 	config *EndpointConfig
 	set    scrapers.Settings
 	logger *zap.Logger
-	target target
-	host   component.Host
 
 	// slot holds the one read.
 	slot guard.Slot
 	// Used by the read only.
-	client client
+	client *fetch.Client
 	parser *exposition.Parser
 	filter *filter.Filter
 	writer writer
@@ -60,7 +56,7 @@ type endpoint struct {
 
 // newEndpoint makes an endpoint of a validated section.
 func newEndpoint(name string, e *EndpointConfig, family *Config, set scrapers.Settings) (*endpoint, error) {
-	at, err := parseTarget(e.ClientConfig.Endpoint)
+	client, err := fetch.New(e.fetchOptions(name, set.Receiver))
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +70,7 @@ func newEndpoint(name string, e *EndpointConfig, family *Config, set scrapers.Se
 		config: e,
 		set:    set,
 		logger: set.Receiver.Logger.With(zap.String("endpoint", name)),
-		target: at,
-		client: client{
-			target:    at,
-			accept:    e.accept(),
-			userAgent: set.Receiver.BuildInfo.Command + "/" + set.Receiver.BuildInfo.Version,
-			timeout:   e.timeout(),
-			limit:     int64(e.MaxBodySize),
-			limitKey:  keyOf(name, "max_body_size"),
-		},
+		client: client,
 		parser: exposition.New(exposition.Options{Strict: e.Strict, Limits: limits}),
 		filter: kept,
 		writer: writer{
@@ -92,13 +80,12 @@ func newEndpoint(name string, e *EndpointConfig, family *Config, set scrapers.Se
 			honor:   e.HonorTimestamps,
 		},
 		builder:  metadata.NewMetricsBuilder(set.Metrics, set.Receiver),
-		resource: set.Identity.Endpoint(at.identity(name, set.Identity.HostName())),
+		resource: set.Identity.Endpoint(client.Target().Identity(name, set.Identity.HostName())),
 	}
 	switch {
 	case e.QueryAPI:
-		made.client.accept = "application/json"
 		made.mapper = dcgm.New(set, dcgm.Query)
-		made.queries = queriesOf(at.url, e.Queries)
+		made.queries = queriesOf(client.Target().URL(), e.Queries)
 	case e.Map == mapDCGM:
 		made.mapper = dcgm.New(set, dcgm.Exporter)
 	}
@@ -130,6 +117,27 @@ func newFilter(name string, e *EndpointConfig, family *Config) (*filter.Filter, 
 	return filter.New(name, included, slices.Concat(shared, own)), nil
 }
 
+// fetchOptions say how the endpoint is asked.
+func (e *EndpointConfig) fetchOptions(name string, set receiver.Settings) fetch.Options {
+	accept := e.accept()
+	if e.QueryAPI {
+		accept = "application/json"
+	}
+	return fetch.Options{
+		Config:    e.ClientConfig,
+		Timeout:   e.timeout(),
+		Limit:     e.MaxBodySize,
+		LimitKey:  keyOf(name, "max_body_size"),
+		Accept:    accept,
+		UserAgent: set.BuildInfo.Command + "/" + set.BuildInfo.Version,
+		Telemetry: set.TelemetrySettings,
+	}
+}
+
+// defaultAccept asks for the classic text first: in OpenMetrics the Go client changes
+// the names of counters. Both are better than protobuf, which has no line to name.
+const defaultAccept = "text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
+
 // accept is the header that asks for the formats.
 func (e *EndpointConfig) accept() string {
 	if len(e.ScrapeProtocols) == 0 {
@@ -142,32 +150,6 @@ func (e *EndpointConfig) accept() string {
 	return accept.String() + "*/*;q=0.1"
 }
 
-// identity describes the endpoint; host is this machine's name.
-func (t target) identity(name, host string) *identity.Endpoint {
-	if t.socket != "" {
-		return &identity.Endpoint{Name: name, Address: t.socket, Scheme: t.url.Scheme, Local: true}
-	}
-	address := t.url.Hostname()
-	ip := net.ParseIP(address)
-	return &identity.Endpoint{
-		Name:    name,
-		Address: address,
-		Port:    portOf(t.url),
-		Scheme:  t.url.Scheme,
-		Local:   address == "localhost" || address == host || (ip != nil && ip.IsLoopback()),
-	}
-}
-
-func portOf(u *url.URL) int {
-	if port, err := strconv.Atoi(u.Port()); err == nil {
-		return port
-	}
-	if u.Scheme == "https" {
-		return 443
-	}
-	return 80
-}
-
 // answer is what a read gave, cut loose from the memory of the next one.
 type answer struct {
 	metrics pmetric.MetricSlice
@@ -176,13 +158,15 @@ type answer struct {
 	scraped, kept, missed int
 	targetInfo            exposition.Labels
 	remarks               []remark
+	// took is how long the read was.
+	took time.Duration
 }
 
 // begin starts the read of an endpoint.
 func (e *endpoint) begin(ctx context.Context) *reading {
 	return &reading{
 		start:   time.Now(),
-		pending: guard.Go(ctx, &e.slot, e.read),
+		pending: guard.Go(ctx, &e.slot, e.timed),
 	}
 }
 
@@ -195,8 +179,9 @@ type reading struct {
 // finish waits for the read, and adds the endpoint's points to md.
 func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 	got, err := r.pending.Wait()
-	if got == nil {
+	if got == nil { // given up
 		got = newAnswer()
+		got.took = time.Since(r.start)
 	}
 	e.describe(got.targetInfo)
 	e.news.tell(e.logger, got.remarks)
@@ -206,12 +191,12 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 	scope.Scope().SetName(metadata.ScopeName)
 	scope.Scope().SetVersion(e.set.Receiver.BuildInfo.Version)
 	got.metrics.MoveAndAppendTo(scope.Metrics())
-	e.health(scope.Metrics(), got, err == nil, time.Since(r.start))
+	e.health(scope.Metrics(), got, err == nil)
 	got.mapped.MoveAndAppendTo(rm.ScopeMetrics())
 	if err == nil {
 		return nil
 	}
-	return &scrapers.SourceError{Source: fmt.Sprintf("endpoint %s (%s)", e.name, e.target), Err: err}
+	return &scrapers.SourceError{Source: fmt.Sprintf("endpoint %s (%s)", e.name, e.client.Target()), Err: err}
 }
 
 func newAnswer() *answer {
@@ -219,10 +204,10 @@ func newAnswer() *answer {
 }
 
 // health adds the points that tell of the scrape.
-func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool, took time.Duration) {
+func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool) {
 	now := pcommon.NewTimestampFromTime(time.Now())
 	e.builder.RecordWandbsysEndpointUpDataPoint(now, gpus.ZeroOrOne(up), e.name)
-	e.builder.RecordWandbsysEndpointScrapeDurationDataPoint(now, took.Seconds(), e.name)
+	e.builder.RecordWandbsysEndpointScrapeDurationDataPoint(now, got.took.Seconds(), e.name)
 	e.builder.RecordWandbsysEndpointSamplesScrapedDataPoint(now, int64(got.scraped), e.name)
 	e.builder.RecordWandbsysEndpointSamplesKeptDataPoint(now, int64(got.kept), e.name)
 	e.builder.RecordWandbsysEndpointLinesSkippedDataPoint(now, int64(got.missed), e.name)
@@ -239,7 +224,7 @@ func (e *endpoint) describe(info exposition.Labels) {
 	if len(info) == 0 {
 		return
 	}
-	e.resource = e.set.Identity.Endpoint(e.target.identity(e.name, e.set.Identity.HostName()))
+	e.resource = e.set.Identity.Endpoint(e.client.Target().Identity(e.name, e.set.Identity.HostName()))
 	attributes := e.resource.Attributes()
 	for _, l := range info {
 		if _, ours := attributes.Get(l.Name); ours || l.Name == "job" || l.Name == "instance" {
@@ -249,19 +234,26 @@ func (e *endpoint) describe(info exposition.Labels) {
 	}
 }
 
+// timed is read, with the time it took: the other endpoints, for which finish waits
+// too, are not in it.
+func (e *endpoint) timed(ctx context.Context) (*answer, error) {
+	start := time.Now()
+	got, err := e.read(ctx)
+	if got == nil {
+		got = newAnswer()
+	}
+	got.took = time.Since(start)
+	return got, err
+}
+
 // read asks the endpoint once. It runs behind a guard. There may be an answer beside
 // the error.
 func (e *endpoint) read(ctx context.Context) (*answer, error) {
-	if e.client.http == nil {
-		if err := e.client.start(ctx, e.config, e.host, e.set.Receiver.TelemetrySettings); err != nil {
-			return nil, &fault{cause: "start", err: err}
-		}
-	}
 	defer e.filter.Next()
 	if len(e.queries) > 0 {
 		return e.query(ctx)
 	}
-	body, contentType, err := e.client.get(ctx, e.target.url)
+	body, contentType, err := e.client.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -277,13 +269,13 @@ func (e *endpoint) read(ctx context.Context) (*answer, error) {
 func (e *endpoint) explained(err error) error {
 	over, ok := errors.AsType[*exposition.LimitError](err)
 	if !ok {
-		return &fault{cause: "parse", err: err}
+		return fetch.NewFault("parse", err)
 	}
 	return e.overLimit(over.Key, over)
 }
 
 func (e *endpoint) overLimit(key string, err error) error {
-	return &fault{cause: key, err: fmt.Errorf("%w; raise %s, or filter", err, keyOf(e.name, key))}
+	return fetch.NewFault(key, fmt.Errorf("%w; raise %s, or filter", err, keyOf(e.name, key)))
 }
 
 func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answer {
@@ -335,5 +327,3 @@ func (e *endpoint) takeMapped(got *answer, now pcommon.Timestamp) {
 		rm.ScopeMetrics().MoveAndAppendTo(got.mapped)
 	}
 }
-
-func (e *endpoint) shutdown() { e.client.shutdown() }

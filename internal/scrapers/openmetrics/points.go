@@ -22,6 +22,8 @@ const (
 	indexKey = "wandb.index"
 	// maxPast and maxFuture bound explicit timestamps: what is beyond is no point of now.
 	maxPast, maxFuture = 5 * time.Minute, 10 * time.Minute
+	// latestMillis is the last time that OpenTelemetry's nanoseconds can express.
+	latestMillis = math.MaxInt64 / int64(time.Millisecond)
 )
 
 // writer turns the families of one scrape into metrics.
@@ -140,6 +142,43 @@ func (w *writer) cumulative(to pmetric.NumberDataPointSlice, name *series.Name, 
 	}
 }
 
+// distribution is what histograms and summaries have in common.
+type distribution struct {
+	labels          exposition.Labels
+	explicit, start exposition.Time
+	count           uint64
+	sum             float64
+	hasSum          bool
+}
+
+// distributionPoint is a point of a histogram, of either kind, or of a summary.
+type distributionPoint interface {
+	point
+	SetStartTimestamp(pcommon.Timestamp)
+	SetCount(uint64)
+	SetSum(float64)
+}
+
+// fill writes what they have in common into a new point, and tells whether there is
+// one.
+func fill[P distributionPoint](w *writer, name *series.Name, d *distribution, native bool, newPoint func() P) (p P, ok bool) {
+	remembered, start := name.Cumulative(d.labels, float64(d.count), d.start)
+	remembered.Native = native
+	at, ok := w.time(d.explicit)
+	if !ok {
+		return p, false
+	}
+	p = newPoint()
+	p.SetTimestamp(at)
+	p.SetStartTimestamp(min(start, at))
+	p.SetCount(d.count)
+	if d.hasSum {
+		p.SetSum(d.sum)
+	}
+	w.labels(p.Attributes(), d.labels, nil)
+	return p, true
+}
+
 func (w *writer) histograms(f *exposition.Family, name *series.Name) {
 	if len(f.Histograms) == 0 {
 		return
@@ -150,22 +189,12 @@ func (w *writer) histograms(f *exposition.Family, name *series.Name) {
 	points.EnsureCapacity(len(f.Histograms))
 	for i := range f.Histograms {
 		h := &f.Histograms[i]
-		_, start := name.Cumulative(h.Labels, float64(h.Count), h.Start)
-		at, ok := w.time(h.Timestamp)
-		if !ok {
-			continue
+		d := distribution{labels: h.Labels, explicit: h.Timestamp, start: h.Start, count: h.Count, sum: h.Sum, hasSum: h.HasSum}
+		if p, ok := fill(w, name, &d, false, points.AppendEmpty); ok {
+			p.ExplicitBounds().FromRaw(h.Bounds)
+			p.BucketCounts().FromRaw(h.Counts)
+			w.exemplars(p.Exemplars(), h.Exemplars)
 		}
-		p := points.AppendEmpty()
-		p.SetTimestamp(at)
-		p.SetStartTimestamp(min(start, at))
-		p.SetCount(h.Count)
-		if h.HasSum {
-			p.SetSum(h.Sum)
-		}
-		p.ExplicitBounds().FromRaw(h.Bounds)
-		p.BucketCounts().FromRaw(h.Counts)
-		w.labels(p.Attributes(), h.Labels, nil)
-		w.exemplars(p.Exemplars(), h.Exemplars)
 	}
 }
 
@@ -179,26 +208,15 @@ func (w *writer) natives(f *exposition.Family, name *series.Name) {
 	points.EnsureCapacity(len(f.Natives))
 	for i := range f.Natives {
 		h := &f.Natives[i]
-		remembered, start := name.Cumulative(h.Labels, float64(h.Count), h.Start)
-		remembered.Native = true
-		at, ok := w.time(h.Timestamp)
-		if !ok {
-			continue
+		d := distribution{labels: h.Labels, explicit: h.Timestamp, start: h.Start, count: h.Count, sum: h.Sum, hasSum: h.HasSum}
+		if p, ok := fill(w, name, &d, true, points.AppendEmpty); ok {
+			p.SetScale(h.Scale)
+			p.SetZeroCount(h.ZeroCount)
+			p.SetZeroThreshold(h.ZeroThreshold)
+			fillBuckets(p.Positive(), h.Positive)
+			fillBuckets(p.Negative(), h.Negative)
+			w.exemplars(p.Exemplars(), h.Exemplars)
 		}
-		p := points.AppendEmpty()
-		p.SetTimestamp(at)
-		p.SetStartTimestamp(min(start, at))
-		p.SetCount(h.Count)
-		if h.HasSum {
-			p.SetSum(h.Sum)
-		}
-		p.SetScale(h.Scale)
-		p.SetZeroCount(h.ZeroCount)
-		p.SetZeroThreshold(h.ZeroThreshold)
-		fillBuckets(p.Positive(), h.Positive)
-		fillBuckets(p.Negative(), h.Negative)
-		w.labels(p.Attributes(), h.Labels, nil)
-		w.exemplars(p.Exemplars(), h.Exemplars)
 	}
 }
 
@@ -215,24 +233,16 @@ func (w *writer) summaries(f *exposition.Family, name *series.Name) {
 	points.EnsureCapacity(len(f.Summaries))
 	for i := range f.Summaries {
 		s := &f.Summaries[i]
-		_, start := name.Cumulative(s.Labels, float64(s.Count), s.Start)
-		at, ok := w.time(s.Timestamp)
+		d := distribution{labels: s.Labels, explicit: s.Timestamp, start: s.Start, count: s.Count, sum: s.Sum, hasSum: s.HasSum}
+		p, ok := fill(w, name, &d, false, points.AppendEmpty)
 		if !ok {
 			continue
-		}
-		p := points.AppendEmpty()
-		p.SetTimestamp(at)
-		p.SetStartTimestamp(min(start, at))
-		p.SetCount(s.Count)
-		if s.HasSum {
-			p.SetSum(s.Sum)
 		}
 		for _, q := range s.Quantiles {
 			v := p.QuantileValues().AppendEmpty()
 			v.SetQuantile(q.Quantile)
 			v.SetValue(q.Value)
 		}
-		w.labels(p.Attributes(), s.Labels, nil)
 	}
 }
 
@@ -274,7 +284,7 @@ func (w *writer) exemplars(to pmetric.ExemplarSlice, from []exposition.Exemplar)
 func (w *writer) exemplar(to pmetric.Exemplar, from *exposition.Exemplar) {
 	to.SetDoubleValue(from.Value)
 	to.SetTimestamp(w.now)
-	if from.Timestamp.Known {
+	if from.Timestamp.Known && from.Timestamp.Millis > 0 && from.Timestamp.Millis <= latestMillis {
 		to.SetTimestamp(pcommon.NewTimestampFromTime(time.UnixMilli(from.Timestamp.Millis)))
 	}
 	for _, l := range from.Labels {

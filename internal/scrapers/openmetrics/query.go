@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/dcgm"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 )
 
 const (
@@ -59,13 +60,13 @@ func (e *endpoint) query(ctx context.Context) (*answer, error) {
 
 // ask sends one query, and gives the mapper what comes.
 func (e *endpoint) ask(ctx context.Context, q *url.URL, got *answer) error {
-	body, _, err := e.client.get(ctx, q)
+	body, _, err := e.client.GetURL(ctx, q)
 	if err != nil {
 		return e.ofQuery(q, err)
 	}
 	vector, err := dcgm.ParseVector(body)
 	if err != nil {
-		return e.ofQuery(q, &fault{cause: "parse", err: err})
+		return e.ofQuery(q, fetch.NewFault("parse", err))
 	}
 	if over := got.kept + len(vector.Rows) - e.config.MaxSeries; over > 0 {
 		return e.ofQuery(q, e.overLimit("max_series", fmt.Errorf("%d series too many (limit %d)", over, e.config.MaxSeries)))
@@ -99,10 +100,10 @@ func joined(errs []error) error {
 	var causes []string
 	for _, err := range errs {
 		cause := ""
-		if f, ok := errors.AsType[*fault](err); ok {
-			cause = f.cause
+		if f, ok := errors.AsType[*fetch.Fault](err); ok {
+			cause = f.Cause()
 		}
 		causes = append(causes, cause)
 	}
-	return &fault{cause: strings.Join(causes, ","), err: errors.Join(errs...)}
+	return fetch.NewFault(strings.Join(causes, ","), errors.Join(errs...))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/pdata/pmetric"
@@ -57,6 +58,12 @@ func endpointsOf(endpoints map[string]any) map[string]any {
 // start makes a rig that is stopped at the end of the test.
 func start(t testing.TB, values map[string]any, change ...func(*scrapers.Settings)) *rig {
 	t.Helper()
+	return startOn(t, componenttest.NewNopHost(), values, change...)
+}
+
+// startOn is start on a host with extensions.
+func startOn(t testing.TB, host component.Host, values map[string]any, change ...func(*scrapers.Settings)) *rig {
+	t.Helper()
 	cfg, err := section(t, values)
 	require.NoError(t, err)
 	set, logs := scraperstest.NewSettings(t, "", false)
@@ -65,7 +72,7 @@ func start(t testing.TB, values map[string]any, change ...func(*scrapers.Setting
 	}
 	made, err := NewFactory().New(set, cfg)
 	require.NoError(t, err)
-	require.NoError(t, made.Start(t.Context(), componenttest.NewNopHost()))
+	require.NoError(t, made.Start(t.Context(), host))
 	t.Cleanup(func() { require.NoError(t, made.Shutdown(context.Background())) })
 	return &rig{t: t, scraper: made, logs: logs, set: set}
 }
@@ -128,4 +135,10 @@ func metricsOf(md pmetric.Metrics) map[string]pmetric.Metric {
 		}
 	}
 	return found
+}
+
+// newFiles is a folder for files.
+func newFiles(t testing.TB) scraperstest.Machine {
+	t.Helper()
+	return scraperstest.NewMachine(t)
 }

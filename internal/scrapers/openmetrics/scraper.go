@@ -54,7 +54,7 @@ type endpoints struct {
 // reads files, and one that fails must not cost the other endpoints.
 func (s *endpoints) Start(_ context.Context, host component.Host) error {
 	for _, e := range s.all {
-		e.host = host
+		e.client.Start(host)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (s *endpoints) Shutdown(ctx context.Context) error {
 	defer cancel()
 	for _, e := range s.all {
 		if e.slot.Settle(ctx) {
-			e.shutdown()
+			e.client.Shutdown()
 		}
 	}
 	return nil
