@@ -28,8 +28,10 @@ run: build ## build the collector and show this machine's metrics live (PID=n: w
 	@WANDBSYS_PID="$${PID:-$(or $(PID),self)}" $(BINARY) --config config/quickstart.yaml
 
 .PHONY: build
-build: build/main.go ## build bin/otelcol-wandbsys
+build: build/main.go ## build bin/otelcol-wandbsys, and bin/libtpu-reader where TPUs are
 	@scripts/compile build $(abspath $(BINARY))
+	@case "$$(go env GOOS)/$$(go env GOARCH)" in linux/amd64|linux/arm64) \
+		CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(dir $(abspath $(BINARY))) ./cmd/libtpu-reader ;; esac
 
 # ocb writes the collector's main package; the compiler is run by us, for ocb
 # shows nothing for the minutes that a cold compile takes.

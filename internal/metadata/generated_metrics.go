@@ -927,7 +927,7 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuDutyCycle: metricInfo{
 		Name:       "tpu.dutyCycle",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuGrpcTCPDeliveryRate: metricInfo{
 		Name:       "tpu.grpcTcpDeliveryRate",
@@ -939,15 +939,15 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuHbmCapacityTotal: metricInfo{
 		Name:       "tpu.hbmCapacityTotal",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuHbmCapacityUsage: metricInfo{
 		Name:       "tpu.hbmCapacityUsage",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuHbmMemoryUsage: metricInfo{
 		Name:       "tpu.hbmMemoryUsage",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuHloExecTiming: metricInfo{
 		Name:       "tpu.hloExecTiming",
@@ -975,7 +975,7 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuRuntimeHbmUtilization: metricInfo{
 		Name:       "tpu.runtimeHbmUtilization",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuTensorcoreIdleDuration: metricInfo{
 		Name:       "tpu.tensorcoreIdleDuration",
@@ -983,7 +983,7 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuTensorcoreUtilization: metricInfo{
 		Name:       "tpu.tensorcoreUtilization",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuThrottleScore: metricInfo{
 		Name:       "tpu.throttleScore",
@@ -1389,6 +1389,24 @@ func WithTpuDeviceIDMetricAttribute(tpuDeviceIDAttributeValue int64) MetricAttri
 func WithTpuEndpointMetricAttribute(tpuEndpointAttributeValue string) MetricAttributeOption {
 	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
 		dp.Attributes().PutStr("tpu.endpoint", tpuEndpointAttributeValue)
+	})
+}
+
+func WithTpuK8sContainerNameMetricAttribute(tpuK8sContainerNameAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("k8s.container.name", tpuK8sContainerNameAttributeValue)
+	})
+}
+
+func WithTpuK8sNamespaceNameMetricAttribute(tpuK8sNamespaceNameAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("k8s.namespace.name", tpuK8sNamespaceNameAttributeValue)
+	})
+}
+
+func WithTpuK8sPodNameMetricAttribute(tpuK8sPodNameAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("k8s.pod.name", tpuK8sPodNameAttributeValue)
 	})
 }
 

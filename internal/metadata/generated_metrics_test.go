@@ -449,7 +449,7 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordTpuDeviceToHostTransferLatencyDataPoint(ts, 1, "label-val", AttributeStatMean)
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuDutyCycleDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuDutyCycleDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordTpuGrpcTCPDeliveryRateDataPoint(ts, 1, AttributeStatMean)
@@ -458,13 +458,13 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordTpuGrpcTCPMinRttDataPoint(ts, 1, AttributeStatMean)
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuHbmCapacityTotalDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuHbmCapacityTotalDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuHbmCapacityUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuHbmCapacityUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 
 			allMetricsCount++
-			mb.RecordTpuHbmMemoryUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuHbmMemoryUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordTpuHloExecTimingDataPoint(ts, 1, "label-val", AttributeStatMean)
@@ -485,13 +485,13 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordTpuInboundBufferTransferLatencyDataPoint(ts, 1, "label-val", AttributeStatMean)
 
 			allMetricsCount++
-			mb.RecordTpuRuntimeHbmUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuRuntimeHbmUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 
 			allMetricsCount++
 			mb.RecordTpuTensorcoreIdleDurationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuTensorcoreUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuTensorcoreUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 
 			allMetricsCount++
 			mb.RecordTpuThrottleScoreDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
@@ -3574,6 +3574,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.grpcTcpDeliveryRate":
 					assert.False(t, validatedMetrics["tpu.grpcTcpDeliveryRate"], "Found a duplicate in the metrics slice: tpu.grpcTcpDeliveryRate")
 					validatedMetrics["tpu.grpcTcpDeliveryRate"] = true
@@ -3628,6 +3637,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.hbmCapacityUsage":
 					assert.False(t, validatedMetrics["tpu.hbmCapacityUsage"], "Found a duplicate in the metrics slice: tpu.hbmCapacityUsage")
 					validatedMetrics["tpu.hbmCapacityUsage"] = true
@@ -3652,6 +3670,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.hbmMemoryUsage":
 					assert.False(t, validatedMetrics["tpu.hbmMemoryUsage"], "Found a duplicate in the metrics slice: tpu.hbmMemoryUsage")
 					validatedMetrics["tpu.hbmMemoryUsage"] = true
@@ -3676,6 +3703,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.hloExecTiming":
 					assert.False(t, validatedMetrics["tpu.hloExecTiming"], "Found a duplicate in the metrics slice: tpu.hloExecTiming")
 					validatedMetrics["tpu.hloExecTiming"] = true
@@ -3811,6 +3847,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.tensorcoreIdleDuration":
 					assert.False(t, validatedMetrics["tpu.tensorcoreIdleDuration"], "Found a duplicate in the metrics slice: tpu.tensorcoreIdleDuration")
 					validatedMetrics["tpu.tensorcoreIdleDuration"] = true
@@ -3859,6 +3904,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.throttleScore":
 					assert.False(t, validatedMetrics["tpu.throttleScore"], "Found a duplicate in the metrics slice: tpu.throttleScore")
 					validatedMetrics["tpu.throttleScore"] = true

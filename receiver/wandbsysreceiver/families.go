@@ -9,6 +9,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu"
 )
 
 // families lists what this build can measure. A new family is one line here
@@ -19,5 +20,6 @@ func families() []scrapers.Factory {
 		nvidia.NewFactory(),
 		amd.NewFactory(),
 		openmetrics.NewFactory(),
+		tpu.NewFactory(),
 	}
 }

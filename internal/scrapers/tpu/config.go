@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/config/configgrpc"
+	"go.opentelemetry.io/collector/config/confighttp"
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 )
 
 const (
@@ -24,6 +26,7 @@ const (
 	// portsVariable lists the ports of a machine's training processes.
 	portsVariable = "TPU_RUNTIME_METRICS_PORTS"
 	endpointsKey  = "endpoints"
+	pluginKey     = "device_plugin"
 
 	defaultSDKInterval = 30 * time.Second
 	// minSDKInterval is how often Google's own agent asks. More often has broken the
@@ -41,6 +44,9 @@ type Config struct {
 	// where the collector's environment has that, else on 8431, and only where there is
 	// a TPU.
 	Endpoints []EndpointConfig `mapstructure:"-"`
+	// DevicePlugin is the metrics endpoint of GKE's device plugin; a text in place of it
+	// is its URL. Nil means that it is not asked.
+	DevicePlugin *PluginConfig `mapstructure:"-"`
 	// Distributions says in what form distributions are given.
 	Distributions distributionForm `mapstructure:"distributions"`
 	// SDK reads libtpu in a process of its own.
@@ -52,6 +58,12 @@ type EndpointConfig struct {
 	// ClientConfig is the usual gRPC client's. Without `tls` the connection is plain, as
 	// libtpu's service is.
 	configgrpc.ClientConfig `mapstructure:",squash"`
+}
+
+// PluginConfig is the endpoint of GKE's device plugin.
+type PluginConfig struct {
+	// ClientConfig is the usual HTTP client's.
+	ClientConfig confighttp.ClientConfig `mapstructure:",squash"`
 }
 
 // SDKConfig says how libtpu is read. Nothing is unless it is enabled.
@@ -99,7 +111,12 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 		return err
 	}
 	own.Delete(endpointsKey)
-	return errors.Join(decodeOwn(own, c), c.unmarshalEndpoints(conf.Get(endpointsKey)))
+	own.Delete(pluginKey)
+	return errors.Join(
+		decodeOwn(own, c),
+		c.unmarshalEndpoints(conf.Get(endpointsKey)),
+		c.unmarshalPlugin(conf.Get(pluginKey)),
+	)
 }
 
 // plainConfig is Config without its Unmarshal.
@@ -146,6 +163,24 @@ func unmarshalEndpoint(e *EndpointConfig, value any) error {
 	return errors.New("must be host:port, or a map of settings")
 }
 
+func (c *Config) unmarshalPlugin(value any) error {
+	p := &PluginConfig{ClientConfig: confighttp.NewDefaultClientConfig()}
+	switch value := value.(type) {
+	case nil:
+		return nil
+	case string:
+		p.ClientConfig.Endpoint = value
+	case map[string]any:
+		if err := confmap.NewFromStringMap(value).Unmarshal(p); err != nil {
+			return fmt.Errorf("%s: %w", pluginKey, err)
+		}
+	default:
+		return fmt.Errorf("%s: must be a URL, or a map of settings", pluginKey)
+	}
+	c.DevicePlugin = p
+	return nil
+}
+
 func plainEndpoint(address string) EndpointConfig {
 	e := EndpointConfig{ClientConfig: configgrpc.NewDefaultClientConfig()}
 	e.Endpoint = address
@@ -156,10 +191,14 @@ func plainEndpoint(address string) EndpointConfig {
 
 // Validate checks the section; the receiver checks the common keys.
 func (c *Config) Validate() error {
-	errs := []error{c.SDK.validate()}
+	errs := []error{c.SDK.validate(), c.DevicePlugin.validate()}
 	seen := map[string]bool{}
 	for i := range c.Endpoints {
 		address := c.Endpoints[i].Endpoint
+		if err := c.Endpoints[i].ClientConfig.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("endpoints::%d: %w", i, err))
+			continue
+		}
 		if err := checkAddress(address); err != nil {
 			errs = append(errs, fmt.Errorf("endpoints::%d: %w", i, err))
 		} else if seen[address] {
@@ -168,6 +207,17 @@ func (c *Config) Validate() error {
 		seen[address] = true
 	}
 	return errors.Join(errs...)
+}
+
+func (c *PluginConfig) validate() error {
+	if c == nil {
+		return nil
+	}
+	_, err := fetch.ParseTarget(c.ClientConfig.Endpoint)
+	if err = errors.Join(err, c.ClientConfig.Validate()); err != nil {
+		return fmt.Errorf("%s: %w", pluginKey, err)
+	}
+	return nil
 }
 
 // checkAddress wants host:port.
