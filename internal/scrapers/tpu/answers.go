@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/dist"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/label"
 	pb "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/runtimepb"
@@ -303,10 +302,9 @@ func summaryOf(s *pb.Summary) summary {
 	if all.count == 0 {
 		return all
 	}
-	mean := s.GetSampleSum() / float64(all.count)
-	all.stats.Mean = optional.If(mean, isFinite(mean))
+	all.stats.Mean = dist.Finite(s.GetSampleSum() / float64(all.count))
 	for _, q := range s.GetQuantile() {
-		v := optional.If(q.GetValue(), isFinite(q.GetValue()))
+		v := dist.Finite(q.GetValue())
 		switch q.GetQuantile() {
 		case 0.5:
 			all.stats.P50 = v

@@ -24,14 +24,15 @@ import (
 	pb "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/runtimepb"
 )
 
-const (
-	connectTimeout  = 250 * time.Millisecond
-	callTimeout     = 500 * time.Millisecond
-	endpointTimeout = 2 * time.Second
-	// listInterval is how often the runtime is asked what it has: right after its
-	// start it does not know all of it.
-	listInterval = time.Minute
-)
+// listInterval is how often the runtime is asked what it has: right after its start it
+// does not know all of it.
+const listInterval = time.Minute
+
+// patience is how long a runtime is waited for: for a connection, for one answer, and
+// for all of it.
+type patience struct{ connect, call, all time.Duration }
+
+var defaultPatience = patience{connect: 250 * time.Millisecond, call: 500 * time.Millisecond, all: 2 * time.Second}
 
 // errNoJob says that nobody listens: no job runs.
 var errNoJob = errors.New("nothing listens")
@@ -53,6 +54,7 @@ type endpoint struct {
 	config    configgrpc.ClientConfig
 	logger    *zap.Logger
 	clock     func() time.Time
+	patience  patience
 	host      component.Host
 	telemetry component.TelemetrySettings
 
@@ -86,7 +88,7 @@ func (e *endpoint) connect(ctx context.Context) error {
 	if err != nil {
 		return &fault{"client", fmt.Errorf("making the gRPC client: %w", err)}
 	}
-	if err := awaitReady(ctx, conn, dial); err != nil {
+	if err := e.awaitReady(ctx, conn, dial); err != nil {
 		_ = conn.Close() //nolint:errcheck // it was never used
 		return err
 	}
@@ -95,8 +97,8 @@ func (e *endpoint) connect(ctx context.Context) error {
 	return nil
 }
 
-func awaitReady(ctx context.Context, conn *grpc.ClientConn, dial *dialer) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+func (e *endpoint) awaitReady(ctx context.Context, conn *grpc.ClientConn, dial *dialer) error {
+	ctx, cancel := context.WithTimeout(ctx, e.patience.connect)
 	defer cancel()
 	for {
 		state := conn.GetState()
@@ -107,7 +109,7 @@ func awaitReady(ctx context.Context, conn *grpc.ClientConn, dial *dialer) error 
 			return dial.fault()
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return &fault{"connect", fmt.Errorf("no connection in time (%s)", connectTimeout)}
+			return &fault{"connect", fmt.Errorf("no connection in time (%s)", e.patience.connect)}
 		}
 	}
 }
@@ -173,7 +175,7 @@ func (e *endpoint) list(ctx context.Context) error {
 	if age := now.Sub(e.listed); len(e.supported) > 0 && age >= 0 && age < listInterval {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.patience.call)
 	defer cancel()
 	list, err := e.client.ListSupportedMetrics(ctx, &pb.ListSupportedMetricsRequest{})
 	switch status.Code(err) {
@@ -198,7 +200,7 @@ type reply struct {
 }
 
 func (e *endpoint) get(ctx context.Context, name string, alone bool) reply {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.patience.call)
 	defer cancel()
 	answer, err := e.client.GetRuntimeMetric(ctx, &pb.MetricRequest{MetricName: name, SkipNodeAggregation: alone})
 	return reply{answer.GetMetric().GetMetrics(), err}
@@ -228,7 +230,7 @@ func (e *endpoint) lost(err error) error {
 	case codes.Unavailable:
 		return errNoJob // it ended since it was asked last
 	case codes.DeadlineExceeded, codes.Canceled:
-		return &fault{"timeout", fmt.Errorf("no answer in time (%s)", callTimeout)}
+		return &fault{"timeout", fmt.Errorf("no answer in time (%s)", e.patience.call)}
 	}
 	return &fault{code.String(), fmt.Errorf("every question was answered with an error: %w", err)}
 }

@@ -40,6 +40,7 @@ const agentVariable = "VBAR_CONTROL_SERVICE_URL"
 type reader struct {
 	path, library string
 	interval      time.Duration
+	timeout       time.Duration
 	clock         func() time.Time
 	getenv        func(string) string
 
@@ -104,7 +105,7 @@ func (r *reader) run(ctx context.Context, metrics [][]string) (map[string]sdkAns
 	if err != nil {
 		return nil, fmt.Errorf("writing the request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	result, err := guard.Run(ctx, guard.Command{
 		Path: path, Args: []string{library}, Env: r.environment(),

@@ -15,7 +15,8 @@ import (
 type runtimes struct {
 	endpoints []*endpoint
 	// names are the metrics that are wanted.
-	names []string
+	names    []string
+	patience patience
 }
 
 // read asks all runtimes at the same time. Where nobody listens no job runs, which is
@@ -24,7 +25,7 @@ func (r *runtimes) read(ctx context.Context) (all []*answers, complete bool, err
 	if len(r.names) == 0 {
 		return nil, false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.patience.all)
 	defer cancel()
 	results := make([]result, len(r.endpoints))
 	r.each(func(i int, e *endpoint) { results[i].err = e.connect(ctx) })

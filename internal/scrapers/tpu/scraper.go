@@ -73,11 +73,11 @@ func newScraperWith(set scrapers.Settings, cfg *Config, getenv func(string) stri
 		want:     wantOf(&set.Metrics.Metrics),
 		clock:    time.Now,
 	}
-	s.runtimes.names = s.want.runtimeNames()
+	s.runtimes = runtimes{names: s.want.runtimeNames(), patience: defaultPatience}
 	for i := range endpoints {
 		s.runtimes.endpoints = append(s.runtimes.endpoints, &endpoint{
 			place: i, config: endpoints[i].ClientConfig, logger: set.Receiver.Logger, clock: time.Now,
-			telemetry: set.Receiver.TelemetrySettings,
+			patience: defaultPatience, telemetry: set.Receiver.TelemetrySettings,
 		})
 	}
 	if cfg.DevicePlugin != nil {
@@ -90,7 +90,7 @@ func newScraperWith(set scrapers.Settings, cfg *Config, getenv func(string) stri
 	if cfg.SDK.Enabled {
 		s.reader = &reader{
 			path: cfg.SDK.ReaderPath, library: cfg.SDK.LibraryPath, interval: cfg.SDK.Interval,
-			clock: time.Now, getenv: getenv,
+			timeout: readerTimeout, clock: time.Now, getenv: getenv,
 		}
 	}
 	s.recorder = recorder{

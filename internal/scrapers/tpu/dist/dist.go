@@ -275,5 +275,13 @@ func (d *Distribution) clamped(v float64) optional.Of[float64] {
 	if d.Min != 0 && (d.Max == 0 || d.Max >= d.Min) {
 		v = max(v, d.Min)
 	}
-	return optional.If(v, !math.IsNaN(v) && !math.IsInf(v, 0))
+	return Finite(v)
+}
+
+// Finite returns a number that is one, else none.
+func Finite(v float64) optional.Of[float64] {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return optional.Of[float64]{}
+	}
+	return optional.Some(v)
 }

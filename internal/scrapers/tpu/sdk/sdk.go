@@ -28,7 +28,10 @@ func PerDevice(values []string) []optional.Of[float64] {
 
 func number(text string) optional.Of[float64] {
 	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	return optional.If(v, err == nil && v >= 0 && !math.IsInf(v, 0))
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+		return optional.Of[float64]{}
+	}
+	return optional.Some(v)
 }
 
 // items splits a text at its commas: brackets around all and quotes around one are not
