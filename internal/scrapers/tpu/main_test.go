@@ -4,9 +4,17 @@
 package tpu
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/tputest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		tputest.Remove()
+		os.Exit(code)
+	}))
+}
