@@ -184,7 +184,7 @@ func larger(a, b float64) float64 {
 }
 
 // Histogram returns the bounds and the counts of all buckets, one more than the bounds.
-// There are none where the buckets are not understood.
+// There are none where the buckets are not understood, or empty.
 func (d *Distribution) Histogram() (bounds []float64, counts []int64) {
 	if !d.usable() {
 		return nil, nil
@@ -194,6 +194,9 @@ func (d *Distribution) Histogram() (bounds []float64, counts []int64) {
 		return nil, nil
 	}
 	if slices.ContainsFunc(d.Counts, func(n int64) bool { return n < 0 || n > maxCount }) {
+		return nil, nil
+	}
+	if !slices.ContainsFunc(d.Counts, func(n int64) bool { return n > 0 }) {
 		return nil, nil
 	}
 	counts = make([]int64, len(bounds)+1)
