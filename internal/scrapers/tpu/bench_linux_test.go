@@ -5,7 +5,7 @@ package tpu
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	pb "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/runtimepb"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
+	pb "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/runtimepb"
 )
 
 // eightChips is the runtime of a host with eight chips, in a job of one slice.
@@ -26,7 +26,7 @@ func eightChips() *fakeRuntime {
 	}
 	var sizes, times []*pb.Metric
 	for i := range ids {
-		label := listAttr("core_type", "tensorcore", "device_ordinal", fmt.Sprint(i))
+		label := listAttr("core_type", "tensorcore", "device_ordinal", strconv.Itoa(i))
 		sizes = append(sizes, &pb.Metric{Attribute: label, Measure: intGauge(3)})
 		times = append(times, &pb.Metric{Attribute: label, Measure: counted(100, 15, 10, 20, 30, 40)})
 	}
@@ -43,7 +43,7 @@ func naive(b *testing.B, address string, names []string) {
 	require.NoError(b, err)
 	client := pb.NewRuntimeMetricServiceClient(conn)
 	for _, name := range names {
-		_, _ = client.GetRuntimeMetric(b.Context(), &pb.MetricRequest{MetricName: name}) //nolint:errcheck // most are not available
+		_, _ = client.GetRuntimeMetric(b.Context(), &pb.MetricRequest{MetricName: name})
 	}
 	require.NoError(b, conn.Close())
 }

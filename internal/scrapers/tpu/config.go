@@ -43,10 +43,10 @@ type Config struct {
 	// is its host:port. None means localhost, on the ports of TPU_RUNTIME_METRICS_PORTS
 	// where the collector's environment has that, else on 8431, and only where there is
 	// a TPU.
-	Endpoints []EndpointConfig `mapstructure:"-"`
+	Endpoints []EndpointConfig `mapstructure:"endpoints"`
 	// DevicePlugin is the metrics endpoint of GKE's device plugin; a text in place of it
 	// is its URL. Nil means that it is not asked.
-	DevicePlugin *PluginConfig `mapstructure:"-"`
+	DevicePlugin *PluginConfig `mapstructure:"device_plugin"`
 	// Distributions says in what form distributions are given.
 	Distributions distributionForm `mapstructure:"distributions"`
 	// SDK reads libtpu in a process of its own.
@@ -57,7 +57,7 @@ type Config struct {
 type EndpointConfig struct {
 	// ClientConfig is the usual gRPC client's. Without `tls` the connection is plain, as
 	// libtpu's service is.
-	configgrpc.ClientConfig `mapstructure:",squash"`
+	ClientConfig configgrpc.ClientConfig `mapstructure:",squash"`
 }
 
 // PluginConfig is the endpoint of GKE's device plugin.
@@ -156,7 +156,7 @@ func unmarshalEndpoint(e *EndpointConfig, value any) error {
 		sub := confmap.NewFromStringMap(value)
 		*e = plainEndpoint("")
 		if sub.IsSet("tls") { // who says something of TLS wants it
-			e.TLS.Insecure = false
+			e.ClientConfig.TLS.Insecure = false
 		}
 		return sub.Unmarshal(e)
 	}
@@ -183,9 +183,9 @@ func (c *Config) unmarshalPlugin(value any) error {
 
 func plainEndpoint(address string) EndpointConfig {
 	e := EndpointConfig{ClientConfig: configgrpc.NewDefaultClientConfig()}
-	e.Endpoint = address
-	e.TLS.Insecure = true
-	e.BalancerName = "" // one address needs none
+	e.ClientConfig.Endpoint = address
+	e.ClientConfig.TLS.Insecure = true
+	e.ClientConfig.BalancerName = "" // one address needs none
 	return e
 }
 
@@ -194,10 +194,9 @@ func (c *Config) Validate() error {
 	errs := []error{c.SDK.validate(), c.DevicePlugin.validate()}
 	seen := map[string]bool{}
 	for i := range c.Endpoints {
-		address := c.Endpoints[i].Endpoint
-		if err := c.Endpoints[i].ClientConfig.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("endpoints::%d: %w", i, err))
-			continue
+		address := c.Endpoints[i].ClientConfig.Endpoint
+		if c.Endpoints[i].ClientConfig.Validate() != nil {
+			continue // confmap reports what is wrong
 		}
 		if err := checkAddress(address); err != nil {
 			errs = append(errs, fmt.Errorf("endpoints::%d: %w", i, err))
@@ -213,8 +212,7 @@ func (c *PluginConfig) validate() error {
 	if c == nil {
 		return nil
 	}
-	_, err := fetch.ParseTarget(c.ClientConfig.Endpoint)
-	if err = errors.Join(err, c.ClientConfig.Validate()); err != nil {
+	if _, err := fetch.ParseTarget(c.ClientConfig.Endpoint); err != nil {
 		return fmt.Errorf("%s: %w", pluginKey, err)
 	}
 	return nil

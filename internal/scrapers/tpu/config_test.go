@@ -26,10 +26,10 @@ func TestSection(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 5*time.Second, cfg.CommonConfig.Timing.CollectionInterval)
 	require.Len(t, cfg.Endpoints, 3)
-	assert.Equal(t, "10.0.0.3:8431", cfg.Endpoints[0].Endpoint)
-	assert.True(t, cfg.Endpoints[0].TLS.Insecure)
-	assert.True(t, cfg.Endpoints[1].TLS.Insecure)
-	assert.False(t, cfg.Endpoints[2].TLS.Insecure, "who sets up TLS has it")
+	assert.Equal(t, "10.0.0.3:8431", cfg.Endpoints[0].ClientConfig.Endpoint)
+	assert.True(t, cfg.Endpoints[0].ClientConfig.TLS.Insecure)
+	assert.True(t, cfg.Endpoints[1].ClientConfig.TLS.Insecure)
+	assert.False(t, cfg.Endpoints[2].ClientConfig.TLS.Insecure, "who sets up TLS has it")
 	assert.Equal(t, 3*time.Second, cfg.DevicePlugin.ClientConfig.Timeout)
 	assert.Equal(t, formBoth, cfg.Distributions)
 	assert.Equal(t, SDKConfig{Enabled: true, Interval: time.Minute}, cfg.SDK)
@@ -57,13 +57,13 @@ func TestSectionsThatAreRefused(t *testing.T) {
 			map[string]any{"endpoints": "a:1"}, []string{"endpoints: must be a list of host:port, or of settings"},
 		},
 		"an endpoint of another kind": {
-			map[string]any{"endpoints": []any{1, map[string]any{"adress": "x"}}},
-			[]string{"endpoints::0: must be host:port, or a map of settings", "endpoints::1: ", "has invalid keys: adress"},
+			map[string]any{"endpoints": []any{1, map[string]any{"address": "x"}}},
+			[]string{"endpoints::0: must be host:port, or a map of settings", "endpoints::1: ", "has invalid keys: address"},
 		},
 		"addresses": {
 			map[string]any{"endpoints": []any{"a", ":1", "a:x", "a:0", "http://a:1", "a:1", "a:1", "", map[string]any{"endpoint": "unix:///a"}}},
 			[]string{
-				"endpoints::0: ", `endpoints::1: ":1": must be host:port`, "endpoints::2: ", `endpoints::3: "a:0": must be host:port`,
+				"endpoints::0::clientconfig: address a: missing port in address", `endpoints::1: ":1": must be host:port`, `endpoints::2::clientconfig: invalid port "x"`, `endpoints::3: "a:0": must be host:port`,
 				`endpoints::4: "http://a:1": must be host:port`, `endpoints::6: "a:1": is listed twice`, `endpoints::7: "": must be host:port`,
 				`endpoints::8: "unix:///a": must be host:port`,
 			},

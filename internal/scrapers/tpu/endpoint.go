@@ -89,7 +89,7 @@ func (e *endpoint) connect(ctx context.Context) error {
 		return &fault{"client", fmt.Errorf("making the gRPC client: %w", err)}
 	}
 	if err := e.awaitReady(ctx, conn, dial); err != nil {
-		_ = conn.Close() //nolint:errcheck // it was never used
+		_ = conn.Close() // it was never used
 		return err
 	}
 	e.conn, e.client = conn, pb.NewRuntimeMetricServiceClient(conn)
@@ -247,7 +247,7 @@ func (e *endpoint) note(name string, err error) {
 
 func (e *endpoint) close() {
 	if e.conn != nil {
-		_ = e.conn.Close() //nolint:errcheck // it is not used any more
+		_ = e.conn.Close() // it is not used any more
 		e.conn, e.client = nil, nil
 	}
 }

@@ -22,7 +22,7 @@ import (
 // holdersRig is the family on a machine with processes.
 type holdersRig struct {
 	*rig
-	machine
+	m machine
 }
 
 // newHoldersRig has four chips in the groups 20 to 23, and processes 100, 200 and 300.
@@ -35,7 +35,7 @@ func newHoldersRig(t *testing.T) *holdersRig {
 		m.Process(pid, 1, "train")
 		m.Link("proc/"+strconv.Itoa(pid)+"/fd/0", "/dev/null")
 	}
-	r := &holdersRig{machine: m}
+	r := &holdersRig{m: m}
 	r.rig = newRig(t, m, endpoints(nobody(t)), func(set *scrapers.Settings) {
 		opts := workload.Options{RootPath: m.Root}
 		opts.Discover.GPU = true
@@ -51,27 +51,27 @@ func (r *holdersRig) time() time.Time {
 	if r.rig == nil {
 		return time.Now()
 	}
-	return r.rig.now
+	return r.now
 }
 
 func (r *holdersRig) files() *openFiles { return r.holders.(*openFiles) }
 
 func (r *holdersRig) open(pid, fd int, target string) {
-	r.Link("proc/"+strconv.Itoa(pid)+"/fd/"+strconv.Itoa(fd), target)
+	r.m.Link("proc/"+strconv.Itoa(pid)+"/fd/"+strconv.Itoa(fd), target)
 }
 
 // held scrapes after a time, and returns the processes that are workloads then.
 func (r *holdersRig) held(after time.Duration) []int {
-	r.rig.t.Helper()
+	r.t.Helper()
 	r.now = r.now.Add(after)
 	md, err := r.scrape()
-	require.NoError(r.rig.t, err)
+	require.NoError(r.t, err)
 	for _, p := range scraperstest.PointsOf(md) {
-		assert.Empty(r.rig.t, p.Workload, "workloads have no points of TPUs")
+		assert.Empty(r.t, p.Workload, "workloads have no points of TPUs")
 	}
 	r.now = r.now.Add(time.Second)
-	view, err := r.files().workloads.Take(r.rig.t.Context())
-	require.NoError(r.rig.t, err)
+	view, err := r.files().workloads.Take(r.t.Context())
+	require.NoError(r.t, err)
 	var pids []int
 	for _, w := range view.Workloads {
 		for _, p := range w.Members {
@@ -89,7 +89,7 @@ func TestProcessesThatHaveATPUAreWorkloads(t *testing.T) {
 	assert.Empty(t, r.held(time.Second), "it had none when it was looked at")
 	assert.Equal(t, []int{100}, r.held(idleRecheck))
 	assert.Equal(t, []int{100}, r.held(2*time.Second))
-	r.Remove("proc/100/fd/3")
+	r.m.Remove("proc/100/fd/3")
 	assert.Empty(t, r.held(2*time.Second))
 }
 
@@ -109,8 +109,8 @@ func TestProcessesThatCannotBeLookedIntoAreSaidOnce(t *testing.T) {
 		t.Skip("root may look into all")
 	}
 	r := newHoldersRig(t)
-	require.NoError(t, os.Chmod(filepath.Join(r.Root, "proc/200/fd"), 0))
-	t.Cleanup(func() { _ = os.Chmod(filepath.Join(r.Root, "proc/200/fd"), 0o700) }) //nolint:gosec // a folder
+	require.NoError(t, os.Chmod(filepath.Join(r.m.Root, "proc/200/fd"), 0))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(r.m.Root, "proc/200/fd"), 0o700) })
 	r.open(100, 3, "/dev/accel0")
 	assert.Equal(t, []int{100}, r.held(0))
 	assert.Equal(t, []int{100}, r.held(idleRecheck))

@@ -85,8 +85,8 @@ func TestDefaultEndpoint(t *testing.T) {
 		all, configured := cfg.endpoints(func(string) string { return value })
 		assert.False(t, configured)
 		require.Len(t, all, 1)
-		assert.Equal(t, "localhost:8431", all[0].Endpoint)
-		assert.True(t, all[0].TLS.Insecure)
+		assert.Equal(t, "localhost:8431", all[0].ClientConfig.Endpoint)
+		assert.True(t, all[0].ClientConfig.TLS.Insecure)
 	}
 }
 
@@ -265,22 +265,31 @@ func TestSeveralRuntimes(t *testing.T) {
 		at    map[int64]int // endpoint by number
 	}{
 		"a device each, not in their order": {
-			4, [][]int64{{3}, {1}, {2}, {0}}, &yes,
+			4,
+			[][]int64{{3}, {1}, {2}, {0}},
+			&yes,
 			tags{"tpu.0.dutyCycle": 3000, "tpu.1.dutyCycle": 1000, "tpu.2.dutyCycle": 2000, "tpu.3.dutyCycle": 0},
 			map[int64]int{0: 3, 1: 1, 2: 2, 3: 0},
 		},
 		"one that does not run": {
-			4, [][]int64{{8}, nil, {9}}, &yes,
-			tags{"tpu.0.dutyCycle": 0, "tpu.1.dutyCycle": 2000}, map[int64]int{0: 0, 1: 2},
+			4,
+			[][]int64{{8}, nil, {9}},
+			&yes,
+			tags{"tpu.0.dutyCycle": 0, "tpu.1.dutyCycle": 2000},
+			map[int64]int{0: 0, 1: 2},
 		},
 		"only one runs": {4, [][]int64{nil, {9, 8}, nil}, &no, tags{"tpu.0.dutyCycle": 1100, "tpu.1.dutyCycle": 1000}, map[int64]int{0: 1, 1: 1}},
 		"two jobs with the same ids": {
-			8, [][]int64{{1, 0}, {0, 1}}, &yes,
+			8,
+			[][]int64{{1, 0}, {0, 1}},
+			&yes,
 			tags{"tpu.0.dutyCycle": 100, "tpu.1.dutyCycle": 0, "tpu.2.dutyCycle": 1000, "tpu.3.dutyCycle": 1100},
 			map[int64]int{0: 0, 1: 0, 2: 1, 3: 1},
 		},
 		"one colliding id orders all by their runtimes": {
-			8, [][]int64{{5, 9}, {1, 9}}, &yes,
+			8,
+			[][]int64{{5, 9}, {1, 9}},
+			&yes,
 			tags{"tpu.0.dutyCycle": 0, "tpu.1.dutyCycle": 100, "tpu.2.dutyCycle": 1000, "tpu.3.dutyCycle": 1100},
 			map[int64]int{0: 0, 1: 0, 2: 1, 3: 1},
 		},
@@ -401,19 +410,23 @@ func TestDutyCycleOfChips(t *testing.T) {
 		want         map[int64]chip
 	}{
 		"of a slice, chips own the devices of twice their number": {
-			[]int64{9, 8, 10, 11}, []int64{5, 4},
+			[]int64{9, 8, 10, 11},
+			[]int64{5, 4},
 			map[int64]chip{0: {100.0, int64(8), int64(4)}, 1: {100.0, int64(9), int64(4)}, 2: {0.0, int64(10), int64(5)}, 3: {0.0, int64(11), int64(5)}},
 		},
 		"of other numbers, they go by rank": {
-			[]int64{8, 9, 10, 11}, []int64{0, 1},
+			[]int64{8, 9, 10, 11},
+			[]int64{0, 1},
 			map[int64]chip{0: {0.0, int64(8), int64(0)}, 1: {0.0, int64(9), int64(0)}, 2: {100.0, int64(10), int64(1)}, 3: {100.0, int64(11), int64(1)}},
 		},
 		"without devices, their ids are not known": {
-			nil, []int64{7, 3},
+			nil,
+			[]int64{7, 3},
 			map[int64]chip{0: {100.0, nil, int64(3)}, 1: {100.0, nil, int64(3)}, 2: {0.0, nil, int64(7)}, 3: {0.0, nil, int64(7)}},
 		},
 		"as many as devices are those of devices": {
-			[]int64{0, 1, 2, 3}, []int64{0, 1, 2, 3},
+			[]int64{0, 1, 2, 3},
+			[]int64{0, 1, 2, 3},
 			map[int64]chip{0: {0.0, int64(0), nil}, 1: {100.0, int64(1), nil}, 2: {200.0, int64(2), nil}, 3: {300.0, int64(3), nil}},
 		},
 	} {

@@ -39,7 +39,8 @@ func TestLabelled(t *testing.T) {
 		"in brackets": {"", []string{`["8MB+-ALL_REDUCE", 1, 2, 3, 4, 5]`}, map[string]dist.Stats{"8mb_plus_all_reduce": five}},
 		"four":        {"", []string{"a,2,3,4,5"}, map[string]dist.Stats{"a": {P50: some(2), P90: some(3), P95: some(4), P999: some(5)}}},
 		"names of the description": {
-			"mean, p50, p99.9 and P99", []string{"a,1,2,5,6"},
+			"mean, p50, p99.9 and P99",
+			[]string{"a,1,2,5,6"},
 			map[string]dist.Stats{"a": {Mean: some(1), P50: some(2), P999: some(5), P99: some(6)}},
 		},
 		"p999 is not p99":                      {"mean, p50, p90, p999, p99", []string{"a,1,2,3,5,6"}, map[string]dist.Stats{"a": {Mean: some(1), P50: some(2), P90: some(3), P999: some(5), P99: some(6)}}},

@@ -56,7 +56,7 @@ func BuildLibrary(t testing.TB, metrics map[string]Metric, definitions ...string
 	for _, d := range definitions {
 		args = append(args, "-D"+d)
 	}
-	out, err := exec.Command(compiler, args...).CombinedOutput()
+	out, err := exec.Command(compiler, args...).CombinedOutput() //nolint:gosec // for tests
 	require.NoError(t, err, "%s", out)
 	return library
 }
@@ -110,10 +110,10 @@ var (
 func BuildReader(t testing.TB) string {
 	t.Helper()
 	built.Do(func() {
-		if folder, errBuild = os.MkdirTemp("", "libtpu-reader"); errBuild != nil {
+		if folder, errBuild = os.MkdirTemp("", "libtpu-reader"); errBuild != nil { //nolint:usetesting // it outlives the test
 			return
 		}
-		cmd := exec.Command("go", "build", "-o", folder, "github.com/wandbsys/otelcol-wandbsys/cmd/libtpu-reader")
+		cmd := exec.Command("go", "build", "-o", folder, "github.com/wandbsys/otelcol-wandbsys/cmd/libtpu-reader") //nolint:gosec // for tests
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		readerOut, errBuild = cmd.CombinedOutput()
 	})
