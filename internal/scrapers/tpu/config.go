@@ -49,6 +49,8 @@ type Config struct {
 	DevicePlugin *PluginConfig `mapstructure:"device_plugin"`
 	// Distributions says in what form distributions are given.
 	Distributions distributionForm `mapstructure:"distributions"`
+	// DistributionWindow says since when statistics of distributions count.
+	DistributionWindow window `mapstructure:"distribution_window"`
 	// SDK reads libtpu in a process of its own.
 	SDK SDKConfig `mapstructure:"sdk"`
 }
@@ -96,8 +98,27 @@ func (f distributionForm) Validate() error {
 	return fmt.Errorf("unknown value %q; use quantiles, histogram or both", string(f))
 }
 
+// window is since when statistics count.
+type window string
+
+const (
+	// windowJob is all of a job, as the runtime counts and W&B shows.
+	windowJob window = "job"
+	// windowInterval is the time since the last scrape.
+	windowInterval window = "interval"
+)
+
+// Validate tells whether the value is known.
+func (w window) Validate() error {
+	switch w {
+	case windowJob, windowInterval:
+		return nil
+	}
+	return fmt.Errorf("unknown value %q; use job or interval", string(w))
+}
+
 func defaultConfig() scrapers.Config {
-	return &Config{Distributions: formQuantiles, SDK: SDKConfig{Interval: defaultSDKInterval}}
+	return &Config{Distributions: formQuantiles, DistributionWindow: windowJob, SDK: SDKConfig{Interval: defaultSDKInterval}}
 }
 
 // Common implements scrapers.Config.

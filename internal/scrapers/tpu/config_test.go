@@ -20,8 +20,8 @@ func TestSection(t *testing.T) {
 			map[string]any{"endpoint": "pod:8431", "tls": map[string]any{"server_name_override": "x"}},
 		},
 		"device_plugin": map[string]any{"endpoint": "http://localhost:2112/metrics", "timeout": "3s"},
-		"distributions": "both",
-		"sdk":           map[string]any{"enabled": true, "interval": "1m"},
+		"distributions": "both", "distribution_window": "interval",
+		"sdk": map[string]any{"enabled": true, "interval": "1m"},
 	})
 	require.NoError(t, err)
 	assert.Equal(t, 5*time.Second, cfg.CommonConfig.Timing.CollectionInterval)
@@ -32,6 +32,7 @@ func TestSection(t *testing.T) {
 	assert.False(t, cfg.Endpoints[2].ClientConfig.TLS.Insecure, "who sets up TLS has it")
 	assert.Equal(t, 3*time.Second, cfg.DevicePlugin.ClientConfig.Timeout)
 	assert.Equal(t, formBoth, cfg.Distributions)
+	assert.Equal(t, windowInterval, cfg.DistributionWindow)
 	assert.Equal(t, SDKConfig{Enabled: true, Interval: time.Minute}, cfg.SDK)
 }
 
@@ -41,6 +42,7 @@ func TestDefaultSection(t *testing.T) {
 	assert.Empty(t, cfg.Endpoints)
 	assert.Nil(t, cfg.DevicePlugin)
 	assert.Equal(t, formQuantiles, cfg.Distributions)
+	assert.Equal(t, windowJob, cfg.DistributionWindow)
 	assert.Equal(t, SDKConfig{Interval: 30 * time.Second}, cfg.SDK)
 	cfg, err = section(t, map[string]any{"device_plugin": "http://node:2112/metrics", "endpoints": nil})
 	require.NoError(t, err)
@@ -72,6 +74,7 @@ func TestSectionsThatAreRefused(t *testing.T) {
 		"a plugin's typo":          {map[string]any{"device_plugin": map[string]any{"url": "x"}}, []string{"device_plugin: ", "has invalid keys: url"}},
 		"a plugin without a URL":   {map[string]any{"device_plugin": "localhost"}, []string{"device_plugin: endpoint: "}},
 		"a form":                   {map[string]any{"distributions": "raw"}, []string{`unknown value "raw"; use quantiles, histogram or both`}},
+		"a window":                 {map[string]any{"distribution_window": "day"}, []string{`unknown value "day"; use job or interval`}},
 		"the SDK": {
 			map[string]any{"sdk": map[string]any{"reader_path": "a", "library_path": "b", "interval": "9s"}},
 			[]string{

@@ -28,6 +28,9 @@ import (
 // does not know all of it.
 const listInterval = time.Minute
 
+// maxReadings is far above what a metric can have: devices, or buffer sizes.
+const maxReadings = 4096
+
 // patience is how long a runtime is waited for: for a connection, for one answer, and
 // for all of it.
 type patience struct{ connect, call, all time.Duration }
@@ -203,7 +206,11 @@ func (e *endpoint) get(ctx context.Context, name string, alone bool) reply {
 	ctx, cancel := context.WithTimeout(ctx, e.patience.call)
 	defer cancel()
 	answer, err := e.client.GetRuntimeMetric(ctx, &pb.MetricRequest{MetricName: name, SkipNodeAggregation: alone})
-	return reply{answer.GetMetric().GetMetrics(), err}
+	metrics := answer.GetMetric().GetMetrics()
+	if len(metrics) > maxReadings {
+		return reply{err: fmt.Errorf("%d readings, more than %d", len(metrics), maxReadings)}
+	}
+	return reply{metrics, err}
 }
 
 // refused returns why no question was answered, where that is not the way of a

@@ -131,3 +131,30 @@ func TestAHistogramAlone(t *testing.T) {
 	p := histogramsOf(md)["tpu.grpcTcpMinRtt.histogram"].Histogram().DataPoints().At(0)
 	assert.Equal(t, p.Timestamp(), p.StartTimestamp(), "a start in the future is none")
 }
+
+func TestStatisticsOfTheTimeSinceTheLastScrape(t *testing.T) {
+	runtime := newRuntime()
+	set := func(start int64, m *pb.Metric_Distribution) {
+		runtime.change(func() {
+			runtime.metrics[bufferName] = response(&pb.Metric{
+				Attribute: listAttr("buffer_size", "8MB"), Measure: m, StartTimestamp: &timestamppb.Timestamp{Seconds: start},
+			})
+		})
+	}
+	set(1000, counted(100, 15, 0, 100))
+	address, _ := runtime.serve(t)
+	values := endpoints(address)
+	values["distribution_window"] = "interval"
+	r := newRig(t, newMachine(t), values)
+	assert.Empty(t, r.tags(), "nothing is known of the time before")
+	assert.Empty(t, r.tags(), "nothing was counted")
+	set(1000, counted(110, 16, 0, 100, 10))
+	const mean, p50 = "tpu.bufferTransferLatency.8mb.meanUs", "tpu.bufferTransferLatency.8mb.p50Us"
+	got := r.tags()
+	assert.InDelta(t, 26, got[mean], 1e-9)
+	assert.InDelta(t, 25, got[p50], 1e-9)
+	set(2000, counted(200, 12, 0, 200))
+	got = r.tags()
+	assert.InDelta(t, 12, got[mean], 1e-9, "another job counts anew")
+	assert.InDelta(t, 15, got[p50], 1e-9)
+}

@@ -177,7 +177,8 @@ func (r *recorder) addHistograms(md pmetric.Metrics, now pcommon.Timestamp, f *f
 	for d := range f.counted {
 		r.addHistogram(metrics, now, distribution(d), f.counted[d])
 	}
-	r.starts.Keep(func(key string) bool { return f.has(key) })
+	keys := f.startKeys()
+	r.starts.Keep(func(key string) bool { return keys[key] })
 	if metrics.Len() == 0 {
 		return
 	}
@@ -199,16 +200,15 @@ func (r *recorder) scopeOf(md pmetric.Metrics, host pcommon.Resource) pmetric.Sc
 
 func startKey(d distribution, name string) string { return distributionTable[d].metric + " " + name }
 
-// has tells whether there is a distribution of a key.
-func (f *figures) has(key string) bool {
+// startKeys are those of the distributions that there are.
+func (f *figures) startKeys() map[string]bool {
+	keys := map[string]bool{}
 	for d := range f.counted {
 		for name := range f.counted[d] {
-			if startKey(distribution(d), name) == key {
-				return true
-			}
+			keys[startKey(distribution(d), name)] = true
 		}
 	}
-	return false
+	return keys
 }
 
 func (r *recorder) addHistogram(metrics pmetric.MetricSlice, now pcommon.Timestamp, d distribution, counted map[string]dist.Distribution) {

@@ -187,6 +187,16 @@ func TestAMetricThatFailsIsMissing(t *testing.T) {
 	assert.Equal(t, 1, runtime.connections)
 }
 
+func TestAnAnswerThatIsTooLargeIsLeftOut(t *testing.T) {
+	runtime := newRuntime()
+	runtime.metrics[dutyName] = perDevice(5, 0)
+	runtime.metrics[usageName] = perDevice(5, make([]int64, maxReadings+1)...)
+	address, _ := runtime.serve(t)
+	r := newRig(t, newMachine(t), endpoints(address))
+	assert.Equal(t, tags{"tpu.0.dutyCycle": 5}, r.tags())
+	assert.Len(t, r.logs.FilterField(zapMetric(usageName)).All(), 1)
+}
+
 func TestARuntimeWithoutAnyMetricIsNoFault(t *testing.T) {
 	runtime := newRuntime()
 	runtime.listErr = status.Error(codes.Unimplemented, "no")

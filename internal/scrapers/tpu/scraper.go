@@ -50,6 +50,8 @@ type tpuScraper struct {
 	holders   holders
 	want      want
 	numbering numbering
+	// intervals is nil where statistics are those of whole jobs.
+	intervals *intervals
 	recorder  recorder
 	clock     func() time.Time
 }
@@ -97,6 +99,9 @@ func newScraperWith(set scrapers.Settings, cfg *Config, getenv func(string) stri
 		builder: metadata.NewMetricsBuilder(set.Metrics, set.Receiver), version: set.Receiver.BuildInfo.Version,
 		form: cfg.Distributions, extended: set.Extended, starts: absolute.Counters{},
 	}
+	if cfg.DistributionWindow == windowInterval {
+		s.intervals = &intervals{}
+	}
 	if len(endpoints) > 1 {
 		for _, e := range s.runtimes.endpoints {
 			s.recorder.endpoints = append(s.recorder.endpoints, e.name())
@@ -141,6 +146,9 @@ func (s *tpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 		return pmetric.NewMetrics(), err
 	}
 	f, errs := s.read(ctx, &found)
+	if s.intervals != nil {
+		s.intervals.apply(f)
+	}
 	md := s.recorder.record(pcommon.NewTimestampFromTime(s.clock()), f, s.identity.Host(ctx))
 	if s.holders != nil && found.Chips > 0 && ctx.Err() == nil {
 		if err := s.holders.tell(ctx, &found); err != nil {

@@ -160,6 +160,31 @@ func (d *Distribution) add(other *Distribution) {
 	}
 }
 
+// Since returns what was counted since an earlier state, and whether that can be told.
+// What counts anew since then was counted since then.
+func (d *Distribution) Since(earlier *Distribution) (Distribution, bool) {
+	if !d.Start.Equal(earlier.Start) || d.Count < earlier.Count {
+		return *d, true
+	}
+	if !d.Buckets.Equal(&earlier.Buckets) || !d.usable() || !earlier.usable() {
+		return Distribution{}, false
+	}
+	since := *d
+	since.Count = d.Count - earlier.Count
+	if since.Count == 0 {
+		return since, true
+	}
+	since.Mean = d.Mean + (d.Mean-earlier.Mean)*(float64(earlier.Count)/float64(since.Count))
+	since.Counts = slices.Clone(d.Counts)
+	for i, n := range earlier.Counts {
+		if i == len(since.Counts) {
+			since.Counts = append(since.Counts, 0)
+		}
+		since.Counts[i] -= n // one below 0 makes the percentiles unknown
+	}
+	return since, true
+}
+
 // plus is a number that no counts have where one of them is none that makes sense.
 func plus(a, b int64) int64 {
 	if a < 0 || b < 0 || a > maxCount || b > maxCount {

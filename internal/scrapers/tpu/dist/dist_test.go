@@ -173,6 +173,40 @@ func TestMergeLeavesItsInputAlone(t *testing.T) {
 	assert.Equal(t, []int64{1}, all[0].Counts)
 }
 
+func TestSince(t *testing.T) {
+	start := time.Unix(100, 0)
+	earlier := Distribution{Count: 100, Mean: 10, Buckets: explicit(1, 2), Counts: []int64{50, 50}, Start: start}
+	for name, tt := range map[string]struct {
+		now, want Distribution
+		unknown   bool
+	}{
+		"more was counted": {
+			now:  Distribution{Count: 150, Mean: 20, Buckets: explicit(1, 2), Counts: []int64{60, 50, 40}, Start: start},
+			want: Distribution{Count: 50, Mean: 40, Buckets: explicit(1, 2), Counts: []int64{10, 0, 40}, Start: start},
+		},
+		"nothing was": {
+			now:  earlier,
+			want: Distribution{Count: 0, Mean: 10, Buckets: explicit(1, 2), Counts: []int64{50, 50}, Start: start},
+		},
+		"counts at the end went missing": {
+			now:  Distribution{Count: 150, Mean: 20, Buckets: explicit(1, 2), Counts: []int64{60}, Start: start},
+			want: Distribution{Count: 50, Mean: 40, Buckets: explicit(1, 2), Counts: []int64{10, -50}, Start: start},
+		},
+		"another start": {
+			now:  Distribution{Count: 150, Mean: 20, Start: start.Add(1)},
+			want: Distribution{Count: 150, Mean: 20, Start: start.Add(1)},
+		},
+		"less than before": {now: Distribution{Count: 99, Mean: 20, Start: start}, want: Distribution{Count: 99, Mean: 20, Start: start}},
+		"other bounds":     {now: Distribution{Count: 150, Mean: 20, Buckets: explicit(1), Start: start}, unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := tt.now.Since(&earlier)
+			assert.Equal(t, !tt.unknown, ok)
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
 // oracle finds a percentile in another way: it looks for the value up to which a share
 // of what was counted lies, by halving.
 func oracle(d *Distribution, q float64) float64 {
@@ -273,6 +307,11 @@ func FuzzStats(f *testing.F) {
 		}
 		merged, ok := Merge([]Distribution{d, d})
 		require.Equal(t, d.usable() && 2*d.Count <= maxCount, ok)
+		if since, ok := merged.Since(&d); ok {
+			for _, v := range values(since.Stats()) {
+				require.False(t, v.Known && (math.IsNaN(v.Value) || math.IsInf(v.Value, 0)))
+			}
+		}
 		s := merged.Stats()
 		last := math.Inf(-1)
 		for i, v := range values(s) {

@@ -81,10 +81,13 @@ var (
 	fourNames = fiveNames[1:]
 )
 
+// maxStats is the number of statistics that have a name.
+const maxStats = 6
+
 // stats gives numbers their names.
 func stats(description string, values []string) dist.Stats {
 	names := statName.FindAllString(strings.ToLower(description), -1)
-	if len(names) != len(values) || hasTwins(names) {
+	if len(names) != len(values) || len(names) > maxStats || hasTwins(names) {
 		switch len(values) {
 		case len(fiveNames):
 			names = fiveNames
