@@ -3501,7 +3501,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.bufferTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.dcn_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3519,7 +3519,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.collectiveE2ELatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a collective (all-reduce, all-gather...), end to end. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size and kind of collective. gRPC: megascale.collective_end_to_end_latencies.microsecond.cumulative.distribution; libtpu SDK: `collective_e2e_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a collective (all-reduce, all-gather...), end to end. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size and kind of collective. gRPC: megascale.collective_end_to_end_latencies.microsecond.cumulative.distribution; libtpu SDK: `collective_e2e_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3537,7 +3537,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.deviceToHostTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a transfer from device to host. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.device_to_host_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `device_to_host_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a transfer from device to host. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.device_to_host_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `device_to_host_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3588,7 +3588,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.grpcTcpDeliveryRate"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "TCP delivery rate of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; libtpu SDK: `tcp_delivery_rate`, else `grpc_tcp_delivery_rate`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "TCP delivery rate of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape); all labels merged into one. gRPC: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; libtpu SDK: `tcp_delivery_rate`, else `grpc_tcp_delivery_rate`, else `grpc_tcp_delivery_rates`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "Mbit/s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3603,7 +3603,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.grpcTcpMinRtt"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Smallest TCP round trip time of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; libtpu SDK: `tcp_min_rtt`, else `grpc_tcp_min_rtt`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Smallest TCP round trip time of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape); all labels merged into one. gRPC: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; libtpu SDK: `tcp_min_rtt`, else `grpc_tcp_min_rtt`, else `grpc_tcp_min_round_trip_times`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3717,7 +3717,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.hloExecTiming"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Execution time of HLO programs. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by core. gRPC: hlo.execution.timing.distribution.microseconds; libtpu SDK: `hlo_execution_timing`, else `hlo_exec_timing`. Needs libtpu 0.0.17; absent when nothing was counted. Absent while no job runs.", mi.Description())
+					assert.Equal(t, "Execution time of HLO programs. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by core. gRPC: hlo.execution.timing.distribution.microseconds; libtpu SDK: `hlo_execution_timing`, else `hlo_exec_timing`. Needs libtpu 0.0.17; absent when nothing was counted. Absent while no job runs.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3750,7 +3750,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.hostComputeLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of computation on the host, MXLA included. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.mxla_compute_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_compute_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of computation on the host, MXLA included. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.mxla_compute_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_compute_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3768,7 +3768,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.hostToDeviceTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a transfer from host to device. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.host_to_device_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_to_device_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a transfer from host to device. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.host_to_device_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_to_device_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3810,7 +3810,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.inboundBufferTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of an inbound buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_inbound_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `inbound_buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of an inbound buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.dcn_inbound_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `inbound_buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())

@@ -80,18 +80,24 @@ func (e *endpoint) connect(ctx context.Context) error {
 		return nil
 	}
 	e.close()
-	dial := &dialer{}
+	ctx, cancel := context.WithTimeout(ctx, e.patience.connect)
+	defer cancel()
+	wire, err := e.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer wire.close()
 	config := e.config
-	config.Endpoint = "passthrough:///" + config.Endpoint // the dialer looks names up
+	config.Endpoint = "passthrough:///" + config.Endpoint // it is connected already
 	conn, err := config.ToClientConn(ctx, e.host.GetExtensions(), e.telemetry,
-		configgrpc.WithGrpcDialOption(grpc.WithContextDialer(dial.dial)),
+		configgrpc.WithGrpcDialOption(grpc.WithContextDialer(wire.take)),
 		configgrpc.WithGrpcDialOption(grpc.WithIdleTimeout(0)), // one that idles costs nothing
 		configgrpc.WithGrpcDialOption(grpc.WithDisableServiceConfig()),
 	)
 	if err != nil {
 		return &fault{"client", fmt.Errorf("making the gRPC client: %w", err)}
 	}
-	if err := e.awaitReady(ctx, conn, dial); err != nil {
+	if err := e.awaitReady(ctx, conn); err != nil {
 		_ = conn.Close() // it was never used
 		return err
 	}
@@ -100,48 +106,63 @@ func (e *endpoint) connect(ctx context.Context) error {
 	return nil
 }
 
-func (e *endpoint) awaitReady(ctx context.Context, conn *grpc.ClientConn, dial *dialer) error {
-	ctx, cancel := context.WithTimeout(ctx, e.patience.connect)
-	defer cancel()
+// dial connects without a proxy: the runtimes are those of this machine. It is done
+// here, since gRPC logs a warning each time where nobody listens.
+func (e *endpoint) dial(ctx context.Context) (*wire, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", e.config.Endpoint)
+	switch {
+	case err == nil:
+		return &wire{conn: conn}, nil
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, errNoJob
+	case ctx.Err() != nil:
+		return nil, e.noConnection()
+	}
+	return nil, &fault{"connect", err}
+}
+
+func (e *endpoint) noConnection() error {
+	return &fault{"connect", fmt.Errorf("no connection in time (%s)", e.patience.connect)}
+}
+
+func (e *endpoint) awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	for {
 		state := conn.GetState()
 		switch state {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			return dial.fault()
+			return &fault{"protocol", errors.New("what listens there does not speak gRPC as configured")}
 		}
 		if !conn.WaitForStateChange(ctx, state) {
-			return &fault{"connect", fmt.Errorf("no connection in time (%s)", e.patience.connect)}
+			return e.noConnection()
 		}
 	}
 }
 
-// dialer connects without a proxy: the runtimes are those of this machine. It keeps
-// the error, which gRPC gives to nobody.
-type dialer struct {
-	mu  sync.Mutex
-	err error
+// wire is a connection that gRPC takes once. A lost one is not made anew by gRPC, but
+// by the next scrape, which then asks what there is.
+type wire struct {
+	mu   sync.Mutex
+	conn net.Conn
 }
 
-func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.err = err
-	return conn, err
-}
-
-func (d *dialer) fault() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.err == nil:
-		return &fault{"protocol", errors.New("what listens there does not speak gRPC as configured")}
-	case errors.Is(d.err, syscall.ECONNREFUSED):
-		return errNoJob
+func (w *wire) take(context.Context, string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn == nil {
+		return nil, net.ErrClosed
 	}
-	return &fault{"connect", d.err}
+	conn := w.conn
+	w.conn = nil
+	return conn, nil
+}
+
+// close closes a connection that nobody took.
+func (w *wire) close() {
+	if conn, err := w.take(context.Background(), ""); err == nil {
+		_ = conn.Close() // it was never used
+	}
 }
 
 // ask asks for metrics; alone leaves out what other runtimes of the machine tell. The
