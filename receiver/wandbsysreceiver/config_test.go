@@ -25,6 +25,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics"
 )
 
 // decoding is what confmap writes above the errors of a section.
@@ -226,32 +227,37 @@ func TestConfigAccepted(t *testing.T) {
 func TestConfigRefusedWhenDecoding(t *testing.T) {
 	unknownFamily := "'' scrapers::%: unknown family; the families are amd, host, nvidia, openmetrics, tpu"
 	for name, want := range map[string]string{
-		"scrapers_none":               "'' scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, nvidia, openmetrics, tpu",
-		"scrapers_list":               "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:[host] kind:slice",
-		"scrapers_word":               "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:host kind:string",
-		"family_wrong_type":           "'' scrapers::host: must be a map of settings: unexpected sub-config value kind for key:host value:true kind:bool",
-		"family_unknown":              strings.Replace(unknownFamily, "%", "hots", 1),
-		"family_not_yet":              strings.Replace(unknownFamily, "%", "npu", 1),
-		"family_unknown_key":          "'' scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path",
-		"family_wrong_value":          "'' scrapers::host: " + decoding + "'max_series' expected type 'int', got unconvertible type 'string'",
-		"unknown_key":                 "'' " + decoding + "'wandbsysreceiver.Config' has invalid keys: colection_interval",
-		"unknown_key_beside_scrapers": "'' " + decoding + "'wandbsysreceiver.Config' has invalid keys: colection_interval",
-		"wrong_duration":              "'' " + decoding + "'collection_interval' time: invalid duration",
-		"wrong_bool":                  "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'",
-		"wrong_workloads":             "'' " + decoding + "'workloads' expected a map or struct, got \"slice\"",
-		"unknown_metric":              "'' " + decoding + "'metrics' has invalid keys: gpu.temprature",
-		"discover_map":                "'' " + decoding + "'workloads.discover' source data must be an array or slice, got map",
-		"match_map":                   "'' " + decoding + "'workloads.match' source data must be an array or slice, got map",
-		"match_text":                  "'' " + decoding + "'workloads.match[0]' expected a map or struct, got \"string\"",
-		"match_unknown_key":           "'' " + decoding + "'workloads.match[0]' has invalid keys: pid",
-		"max_workloads_word":          "'' " + decoding + "'workloads.max_workloads' expected type 'int', got unconvertible type 'string'",
-		"kubernetes_word":             "'' " + decoding + "'workloads.kubernetes' expected a map or struct, got \"bool\"",
-		"kubernetes_unknown_key":      "'' " + decoding + "'workloads.kubernetes' has invalid keys: api",
-		"kubelet_unknown_key":         "'' " + decoding + "'workloads.kubernetes.kubelet' " + decoding + "'kubelet.PodListConfig' has invalid keys: endpont",
-		"tree_word":                   "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'string'",
-		"tree_number":                 "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'int'",
-		"denominator_number":          "'' scrapers::host: " + decoding + "'cpu_denominator' expected type 'host.cpuDenominator', got unconvertible type 'int'",
-		"cgroup_memory_list":          "'' scrapers::host: " + decoding + "'cgroup_memory' expected type 'cgroup.MemoryUse', got unconvertible type '[]interface {}'",
+		"scrapers_none":                    "'' scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, nvidia, openmetrics, tpu",
+		"scrapers_list":                    "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:[host] kind:slice",
+		"scrapers_word":                    "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:host kind:string",
+		"family_wrong_type":                "'' scrapers::host: must be a map of settings: unexpected sub-config value kind for key:host value:true kind:bool",
+		"family_unknown":                   strings.Replace(unknownFamily, "%", "hots", 1),
+		"family_not_yet":                   strings.Replace(unknownFamily, "%", "npu", 1),
+		"family_unknown_key":               "'' scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path",
+		"family_wrong_value":               "'' scrapers::host: " + decoding + "'max_series' expected type 'int', got unconvertible type 'string'",
+		"unknown_key":                      "'' " + decoding + "'wandbsysreceiver.Config' has invalid keys: colection_interval",
+		"unknown_key_beside_scrapers":      "'' " + decoding + "'wandbsysreceiver.Config' has invalid keys: colection_interval",
+		"wrong_duration":                   "'' " + decoding + "'collection_interval' time: invalid duration",
+		"wrong_bool":                       "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'",
+		"wrong_workloads":                  "'' " + decoding + "'workloads' expected a map or struct, got \"slice\"",
+		"unknown_metric":                   "'' " + decoding + "'metrics' has invalid keys: gpu.temprature",
+		"discover_map":                     "'' " + decoding + "'workloads.discover' source data must be an array or slice, got map",
+		"match_map":                        "'' " + decoding + "'workloads.match' source data must be an array or slice, got map",
+		"match_text":                       "'' " + decoding + "'workloads.match[0]' expected a map or struct, got \"string\"",
+		"match_unknown_key":                "'' " + decoding + "'workloads.match[0]' has invalid keys: pid",
+		"max_workloads_word":               "'' " + decoding + "'workloads.max_workloads' expected type 'int', got unconvertible type 'string'",
+		"kubernetes_word":                  "'' " + decoding + "'workloads.kubernetes' expected a map or struct, got \"bool\"",
+		"kubernetes_unknown_key":           "'' " + decoding + "'workloads.kubernetes' has invalid keys: api",
+		"kubelet_unknown_key":              "'' " + decoding + "'workloads.kubernetes.kubelet' " + decoding + "'kubelet.PodListConfig' has invalid keys: endpont",
+		"tree_word":                        "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'string'",
+		"tree_number":                      "'' " + decoding + "'workloads.track_process_tree' expected type 'bool', got unconvertible type 'int'",
+		"denominator_number":               "'' scrapers::host: " + decoding + "'cpu_denominator' expected type 'host.cpuDenominator', got unconvertible type 'int'",
+		"cgroup_memory_list":               "'' scrapers::host: " + decoding + "'cgroup_memory' expected type 'cgroup.MemoryUse', got unconvertible type '[]interface {}'",
+		"openmetrics_unknown_key":          "'' scrapers::openmetrics: " + decoding + "'' " + decoding + "'openmetrics.Config' has invalid keys: endpoint",
+		"openmetrics_endpoint_unknown_key": "'' scrapers::openmetrics: " + decoding + "'' endpoints::dcgm: " + decoding + "'openmetrics.EndpointConfig' has invalid keys: url",
+		"openmetrics_endpoint_wrong_value": "'' scrapers::openmetrics: " + decoding + "'' endpoints::dcgm: " + decoding + "'max_series' expected type 'int', got unconvertible type 'string'",
+		"openmetrics_endpoints_list":       "'' scrapers::openmetrics: " + decoding + "'' endpoints: must be a map of names to URLs, or to settings",
+		"openmetrics_endpoint_number":      "'' scrapers::openmetrics: " + decoding + "'' endpoints::dcgm: must be a URL, or a map of settings",
 		"decode_errors": "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 			"'wandbsysreceiver.Config' has invalid keys: colection_interval\n" +
 			"scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path\n" +
@@ -344,15 +350,25 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 			"workloads::kubernetes::pod_resources: " + noSocket(""),
 			noKubeletTimeout,
 		}, "\n"),
-		"denominator_unknown":   `scrapers::host::cpu_denominator: unknown value "cores"; use available, logical or physical`,
-		"denominator_empty":     `scrapers::host::cpu_denominator: unknown value ""; use available, logical or physical`,
-		"cgroup_memory_unknown": `scrapers::host::cgroup_memory: unknown value "rss"; use working_set, usage or anon`,
-		"max_series_zero":       "scrapers::host::max_series: 0: must be above 0",
-		"max_series_negative":   "scrapers::host::max_series: -5: must be above 0",
-		"disk_relative":         `scrapers::host: disk_paths: "data": must be absolute`,
-		"disk_twice":            `scrapers::host: disk_paths: "/data": is listed twice`,
-		"disk_empty":            `scrapers::host: disk_paths: "": must be absolute`,
-		"network_include_bad":   "scrapers::host::network: include: \"eth(\": error parsing regexp: missing closing ): `eth(`",
+		"denominator_unknown":             `scrapers::host::cpu_denominator: unknown value "cores"; use available, logical or physical`,
+		"denominator_empty":               `scrapers::host::cpu_denominator: unknown value ""; use available, logical or physical`,
+		"cgroup_memory_unknown":           `scrapers::host::cgroup_memory: unknown value "rss"; use working_set, usage or anon`,
+		"max_series_zero":                 "scrapers::host::max_series: 0: must be above 0",
+		"max_series_negative":             "scrapers::host::max_series: -5: must be above 0",
+		"disk_relative":                   `scrapers::host: disk_paths: "data": must be absolute`,
+		"disk_twice":                      `scrapers::host: disk_paths: "/data": is listed twice`,
+		"disk_empty":                      `scrapers::host: disk_paths: "": must be absolute`,
+		"network_include_bad":             "scrapers::host::network: include: \"eth(\": error parsing regexp: missing closing ): `eth(`",
+		"openmetrics_bad_filter":          "scrapers::openmetrics: filters::1: error parsing regexp: missing closing ): `GPU(`",
+		"openmetrics_endpoint_bad_filter": "scrapers::openmetrics: endpoints::dcgm::filters::TEMP::gpu: error parsing regexp: missing argument to repetition operator: `*`",
+		"openmetrics_bad_url":             "scrapers::openmetrics: endpoints::dcgm: endpoint: must begin with http://, https:// or unix:///",
+		"openmetrics_credentials":         "scrapers::openmetrics: endpoints::dcgm: endpoint: must not hold credentials, which would be shown; use auth, or headers",
+		"openmetrics_timeout_long":        "scrapers::openmetrics: endpoints::dcgm: timeout: 5s: must not be longer than the family's timeout (4s)",
+		"openmetrics_timeout_clamped":     "scrapers::openmetrics: endpoints::dcgm: timeout: 5s: must not be longer than the family's timeout (3s)",
+		"openmetrics_protocol": `scrapers::openmetrics::endpoints::dcgm::scrape_protocols::0: unknown value "text"; ` +
+			"use some of OpenMetricsText0.0.1, OpenMetricsText1.0.0, PrometheusProto, PrometheusText0.0.4, PrometheusText1.0.0",
+		"openmetrics_max_series": "scrapers::openmetrics::max_series: 0: must be above 0\n" +
+			"scrapers::openmetrics: endpoints::dcgm: max_series: -1: must be above 0",
 		"validate_errors": strings.Join([]string{
 			`root_path: "hostfs": must be absolute`,
 			"detection_interval: 0s: must be above 0",
@@ -372,6 +388,24 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 			require.EqualError(t, confmap.Validate(cfg), want)
 		})
 	}
+}
+
+func TestSectionOfOpenMetrics(t *testing.T) {
+	cfg := decode(t, section(t, "openmetrics")).Scrapers["openmetrics"].(*openmetrics.Config)
+	assert.Equal(t, scrapers.Timing{CollectionInterval: 20 * time.Second, InitialDelay: time.Second, Timeout: 10 * time.Second}, cfg.CommonConfig.Timing)
+	assert.Equal(t, 10_510, cfg.CommonConfig.MaxSeries)
+	assert.Equal(t, []any{"TEMP$", "vllm:.*"}, cfg.Filters)
+	require.Len(t, cfg.Endpoints, 2)
+	assert.Equal(t, "http://localhost:9400/metrics", cfg.Endpoints["dcgm"].ClientConfig.Endpoint)
+	vllm := cfg.Endpoints["vllm.a-1"]
+	assert.Equal(t, 2*time.Second, vllm.ClientConfig.Timeout)
+	assert.Equal(t, map[string]any{
+		`^vllm\.a-1\.vllm:requests$`: map[string]any{},
+		"a.b:c":                      map[string]any{"gpu": "^[0-3]$"},
+	}, vllm.Filters)
+	assert.Equal(t, []any{"_created$$"}, vllm.Exclude, "the collector's resolver makes one of two")
+	assert.True(t, vllm.StaleMarkers)
+	assert.Empty(t, decode(t, section(t, "openmetrics_null")).Scrapers["openmetrics"].(*openmetrics.Config).Endpoints)
 }
 
 func TestTarget(t *testing.T) {
@@ -491,7 +525,7 @@ func TestUnmarshalOfNoSection(t *testing.T) {
 }
 
 func TestMarshalledConfigReadsTheSame(t *testing.T) {
-	for _, name := range []string{"empty", "all_keys", "family_overrides", "pid_number", "discover_none", "match_one", "kubelet_on", "kubelet_keepalive", "pod_resources_on"} {
+	for _, name := range []string{"empty", "all_keys", "family_overrides", "pid_number", "discover_none", "match_one", "kubelet_on", "kubelet_keepalive", "pod_resources_on", "openmetrics"} {
 		t.Run(name, func(t *testing.T) {
 			cfg := decode(t, section(t, name))
 			out := confmap.New()

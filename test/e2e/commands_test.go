@@ -334,7 +334,7 @@ func TestComponentsAreThoseOfTheManifest(t *testing.T) {
 	assert.Equal(t, []string{"otlp", "wandbsys"}, componentNames(got.Receivers))
 	assert.Equal(t, []string{"batch", "cumulative_to_delta", "filter", "memory_limiter", "resource", "transform"}, componentNames(got.Processors))
 	assert.Equal(t, []string{"debug", "file", "otlp_grpc", "otlp_http", "prometheus"}, componentNames(got.Exporters))
-	assert.Equal(t, []string{"health_check"}, componentNames(got.Extensions))
+	assert.Equal(t, []string{"basicauth", "bearertokenauth", "health_check"}, componentNames(got.Extensions))
 	assert.Empty(t, got.Connectors)
 	var schemes []string
 	for _, p := range got.Providers {
@@ -368,9 +368,12 @@ exporters:
   prometheus: {endpoint: localhost:0}
   file: {path: out.json}
   debug:
-extensions: {health_check: {endpoint: localhost:0}}
+extensions:
+  health_check: {endpoint: localhost:0}
+  bearertokenauth: {token: t}
+  basicauth: {client_auth: {username: u, password: p}}
 service:
-  extensions: [health_check]
+  extensions: [health_check, bearertokenauth, basicauth]
   pipelines:
     metrics:
       receivers: [wandbsys, otlp]

@@ -206,6 +206,8 @@ func run(t *testing.T, env []string, args ...string) (stdout, stderr string, cod
 // exporter. The sections are YAML.
 type settings struct {
 	receivers, exporters string
+	// extensions are all in use.
+	extensions string
 	// metrics is the section service::telemetry::metrics; empty means none, so
 	// that no port is used.
 	metrics string
@@ -225,15 +227,17 @@ func (s settings) text(t *testing.T) string {
 	if s.metrics == "" {
 		s.metrics = "level: none"
 	}
-	receivers, exporters := parseYAML(t, s.receivers), parseYAML(t, s.exporters)
+	receivers, exporters, extensions := parseYAML(t, s.receivers), parseYAML(t, s.exporters), parseYAML(t, s.extensions)
 	logs := map[string]any{"encoding": "json"}
 	maps.Copy(logs, parseYAML(t, s.logs))
 	text, err := yaml.Marshal(map[string]any{
-		"receivers": receivers,
-		"exporters": exporters,
+		"receivers":  receivers,
+		"exporters":  exporters,
+		"extensions": extensions,
 		"service": map[string]any{
-			"pipelines": map[string]any{"metrics": map[string]any{"receivers": keys(receivers), "exporters": keys(exporters)}},
-			"telemetry": map[string]any{"metrics": parseYAML(t, s.metrics), "logs": logs},
+			"extensions": keys(extensions),
+			"pipelines":  map[string]any{"metrics": map[string]any{"receivers": keys(receivers), "exporters": keys(exporters)}},
+			"telemetry":  map[string]any{"metrics": parseYAML(t, s.metrics), "logs": logs},
 		},
 	})
 	require.NoError(t, err)

@@ -42,21 +42,32 @@ func get(url string) (body []byte, status int, err error) {
 // nothing.
 func scrape(t *testing.T, address string) samples {
 	t.Helper()
-	body, status, err := get("http://" + address + "/metrics")
-	if err != nil {
-		return nil
-	}
-	require.Equal(t, http.StatusOK, status, "%s", body)
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
-	require.NoError(t, err, "%s", body)
 	var all samples
-	for name, family := range families {
+	for name, family := range parseExposition(t, address) {
 		for _, m := range family.GetMetric() {
 			all = append(all, sampleOf(name, m))
 		}
 	}
 	return all
+}
+
+// parseExposition reads a Prometheus endpoint with Prometheus' own parser.
+func parseExposition(t *testing.T, address string) map[string]*dto.MetricFamily {
+	t.Helper()
+	body, status, err := get("http://" + address + "/metrics")
+	if err != nil {
+		return nil
+	}
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	return parseText(t, body)
+}
+
+func parseText(t *testing.T, body []byte) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
+	require.NoError(t, err, "%s", body)
+	return families
 }
 
 func sampleOf(name string, m *dto.Metric) sample {

@@ -71,16 +71,6 @@ func compare(b *testing.B, body []byte, contentType string, series int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func endpointOf(tb testing.TB, keys map[string]any) *endpoint {
-	tb.Helper()
-	cfg, err := section(tb, endpointsOf(map[string]any{"dcgm": keys}))
-	require.NoError(tb, err)
-	set, _ := scraperstest.NewSettings(tb, "", false)
-	e, err := newEndpoint("dcgm", cfg.Endpoints["dcgm"], cfg, set)
-	require.NoError(tb, err)
-	return e
-}
-
 func readWithExpfmt(tb testing.TB, body []byte) (series int) {
 	tb.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

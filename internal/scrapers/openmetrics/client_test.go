@@ -188,7 +188,7 @@ func TestAnswersThatFailTheScrape(t *testing.T) {
 			"the endpoint answered 301 Moved Permanently to https://other:9/new, which is not followed",
 		},
 		"found": {
-			answers(302, "", "Location", "http://other/?a=b"), "status 302", "the endpoint answered 302 Found to http://other/, which is not followed",
+			answers(302, `<a href="http://other/?a=b">Found</a>.`, "Location", "http://other/?a=b"), "status 302", "the endpoint answered 302 Found to http://other/, which is not followed",
 		},
 		"redirected": {
 			answers(307, "", "Location", "http://other/m"), "status 307", "the endpoint answered 307 Temporary Redirect to http://other/m, which is not followed",
@@ -530,6 +530,10 @@ func TestWhatIsAsked(t *testing.T) {
 			keys: map[string]any{"scrape_protocols": []any{"PrometheusProto"}},
 			want: http.Header{"Accept": {"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.9," + rest}},
 		},
+		"compression, which is of bodies": {
+			keys: map[string]any{"compression": "gzip"},
+			want: http.Header{"Accept": {"text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"}},
+		},
 		"headers": {
 			keys: map[string]any{"headers": map[string]any{"X-Token": "a", "Accept": "text/plain", "User-Agent": "me", "Host": "exporter"}},
 			want: http.Header{"Accept": {"text/plain"}, "X-Token": {"a"}, "User-Agent": {"me"}},
@@ -549,6 +553,7 @@ func TestWhatIsAsked(t *testing.T) {
 			}).must()
 			got := <-requests
 			assert.Equal(t, "GET", got.Method)
+			assert.Zero(t, got.ContentLength)
 			assert.Equal(t, "/a%2Fb?x=1&x=2", got.RequestURI)
 			if tt.host != "" {
 				assert.Equal(t, tt.host, got.Host)

@@ -178,9 +178,19 @@ func decodeOwn(own *confmap.Conf, c *Config) error {
 func (c *Config) allSeries() int {
 	all := 0
 	for _, e := range c.Endpoints {
-		all += e.MaxSeries + healthPoints
+		all += e.maxPoints() + healthPoints
 	}
 	return all
+}
+
+// maxPoints is the number of points that the endpoint's series may give: all of them may
+// have gone, each with a marker, while as many are new, and a mapping makes a figure of
+// two series beside those of each.
+func (e *EndpointConfig) maxPoints() int {
+	if e.StaleMarkers || e.Map != mapNone || e.QueryAPI {
+		return 2 * e.MaxSeries
+	}
+	return e.MaxSeries
 }
 
 func (c *Config) unmarshalEndpoints(conf *confmap.Conf) error {
@@ -255,7 +265,9 @@ func (c *Config) validateEndpoint(name string) error {
 	check(err)
 	check(e.checkProxy())
 	check(e.checkTimeout(c.CommonConfig.Timing.Timeout))
-	check(e.checkMode())
+	for _, err := range e.checkMode() {
+		check(err)
+	}
 	for _, limit := range e.limitKeys() {
 		if limit.value <= 0 {
 			check(fmt.Errorf("%s: %d: must be above 0", limit.key, limit.value))
@@ -299,7 +311,7 @@ func (e *EndpointConfig) timeout() time.Duration {
 }
 
 // checkMode wants keys that have an effect together.
-func (e *EndpointConfig) checkMode() error {
+func (e *EndpointConfig) checkMode() []error {
 	var errs []error
 	if len(e.Queries) > 0 && !e.QueryAPI {
 		errs = append(errs, errors.New("queries: needs query_api: true"))
@@ -311,9 +323,9 @@ func (e *EndpointConfig) checkMode() error {
 		errs = append(errs, errors.New("queries: an empty query has no answer"))
 	}
 	if !e.QueryAPI {
-		return errors.Join(errs...)
+		return errs
 	}
-	if u, err := url.Parse(e.ClientConfig.Endpoint); err == nil && strings.HasSuffix(u.Path, "/metrics") {
+	if u, err := url.Parse(e.ClientConfig.Endpoint); err == nil && strings.HasSuffix(u.Path, metricsPath) {
 		errs = append(errs, errors.New("endpoint: ends in /metrics, which is no query API: for an exporter use map: dcgm"))
 	}
 	for _, k := range []struct {
@@ -330,7 +342,7 @@ func (e *EndpointConfig) checkMode() error {
 			errs = append(errs, fmt.Errorf("%s: has no effect with query_api: true", k.key))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 type limitKey struct {

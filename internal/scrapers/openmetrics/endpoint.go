@@ -52,6 +52,8 @@ type endpoint struct {
 	builder  *metadata.MetricsBuilder
 	resource pcommon.Resource
 	news     news
+	// toldUnused says that it was told that nothing of the endpoint is taken.
+	toldUnused bool
 }
 
 // newEndpoint makes an endpoint of a validated section.
@@ -157,6 +159,7 @@ type answer struct {
 	mapped                pmetric.ScopeMetricsSlice
 	scraped, kept, missed int
 	targetInfo            exposition.Labels
+	targets               int
 	remarks               []remark
 	// took is how long the read was.
 	took time.Duration
@@ -183,8 +186,9 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 		got = newAnswer()
 		got.took = time.Since(r.start)
 	}
-	e.describe(got.targetInfo)
+	e.describe(got.targetInfo, got.targets)
 	e.news.tell(e.logger, got.remarks)
+	e.tellUnused(got)
 	rm := md.ResourceMetrics().AppendEmpty()
 	e.resource.CopyTo(rm.Resource())
 	scope := rm.ScopeMetrics().AppendEmpty()
@@ -197,6 +201,23 @@ func (e *endpoint) finish(r *reading, md pmetric.Metrics) error {
 		return nil
 	}
 	return &scrapers.SourceError{Source: fmt.Sprintf("endpoint %s (%s)", e.name, e.client.Target()), Err: err}
+}
+
+// tellUnused tells once of an endpoint that answers while nothing of it is taken: a
+// wrong filter, and a mapping of what is not DCGM's, show in nothing else.
+func (e *endpoint) tellUnused(got *answer) {
+	reason := ""
+	switch {
+	case got.scraped > 0 && got.kept == 0:
+		reason = fmt.Sprintf("filters and exclude leave none of its %d samples", got.scraped)
+	case got.kept > 0 && e.config.Map == mapDCGM && got.metrics.Len()+got.mapped.Len() == 0:
+		reason = "map: dcgm has a metric that is on for none of its series"
+	}
+	if reason == "" || e.toldUnused {
+		return
+	}
+	e.toldUnused = true
+	e.logger.Info("The endpoint answers, but nothing of it is taken", zap.String("reason", reason))
 }
 
 func newAnswer() *answer {
@@ -218,10 +239,11 @@ func (e *endpoint) health(to pmetric.MetricSlice, got *answer, up bool) {
 	}
 }
 
-// describe gives the resource what target_info says. It stays while the endpoint is
-// down, so that its points do not move to another resource.
-func (e *endpoint) describe(info exposition.Labels) {
-	if len(info) == 0 {
+// describe gives the resource what target_info says, of which there may be none, or
+// several, which are not about the endpoint. It stays while the endpoint is down, so
+// that its points do not move to another resource.
+func (e *endpoint) describe(info exposition.Labels, targets int) {
+	if targets == 0 {
 		return
 	}
 	e.resource = e.set.Identity.Endpoint(e.client.Target().Identity(e.name, e.set.Identity.HostName()))
@@ -293,7 +315,7 @@ func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answ
 	}
 	e.writer.finish(e.config.StaleMarkers)
 	e.takeMapped(got, now)
-	got.targetInfo = slices.Clone(scrape.TargetInfo)
+	got.targetInfo, got.targets = slices.Clone(scrape.TargetInfo), scrape.Targets
 	got.remarks = e.remarks(scrape)
 	return got
 }

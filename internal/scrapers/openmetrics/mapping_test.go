@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -170,6 +173,33 @@ func TestQueryAPIsAreAskedAsConfigured(t *testing.T) {
 	}
 }
 
+func TestQueryAPIsBehindAUnixSocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	require.NoError(t, err)
+	var asked atomic.Value
+	server := &http.Server{ReadHeaderTimeout: testTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.URL.Path)
+		_, _ = w.Write([]byte(vector("DCGM_FI_DEV_GPU_TEMP", "40")))
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for from, want := range map[string]string{"": queryPath, "?path=/prometheus": "/prometheus" + queryPath} {
+		r := start(t, endpointsOf(map[string]any{"dcgm": map[string]any{"endpoint": "unix://" + socket + from, "query_api": true}}))
+		assert.Contains(t, namesOf(r.must()), "gpu.temp")
+		assert.Equal(t, want, asked.Load())
+	}
+}
+
+func TestTheLimitOfAQueryIsForWhatTheFilterKeeps(t *testing.T) {
+	api := newQueryAPI(t, map[string]string{"q": vector("DCGM_FI_DEV_GPU_TEMP", "40", "up", "1", "other", "2")})
+	keys := map[string]any{"endpoint": api.URL, "query_api": true, "queries": []any{"q"}, "max_series": 1}
+	_, err := start(t, endpointsOf(map[string]any{"dcgm": keys})).scrape()
+	require.ErrorContains(t, err, "2 series too many (limit 1)")
+	keys["filters"] = []any{"DCGM"}
+	assert.Contains(t, namesOf(start(t, endpointsOf(map[string]any{"dcgm": keys})).must()), "gpu.temp")
+}
+
 func TestWithoutQueriesAllFieldsAreAskedFor(t *testing.T) {
 	api := newQueryAPI(t, nil)
 	r := start(t, endpointsOf(map[string]any{"dcgm": map[string]any{"endpoint": api.URL, "query_api": true}}))
@@ -217,6 +247,14 @@ func TestAQueryThatFailsCostsItsOwnSeries(t *testing.T) {
 	assert.Equal(t, []string{"gpu.temp"}, namesOf(md))
 	assert.Zero(t, metricsOf(md)["wandbsys_endpoint_up"].Gauge().DataPoints().At(0).IntValue())
 	assert.Equal(t, int64(1), metricsOf(md)["wandbsys_endpoint_samples_kept"].Gauge().DataPoints().At(0).IntValue())
+}
+
+func TestQueriesThatFailAreToldInOneLine(t *testing.T) {
+	api := newQueryAPI(t, nil)
+	r := start(t, endpointsOf(map[string]any{"dcgm": map[string]any{"endpoint": api.URL, "query_api": true, "queries": []any{"bad", "worse"}}}))
+	_, err := r.scrape()
+	require.Error(t, err)
+	assert.Regexp(t, `^endpoint dcgm \(.*\): query "bad": .*; query "worse": [^\n]*$`, err.Error())
 }
 
 func TestAnswersOfQueryAPIsThatAreNone(t *testing.T) {

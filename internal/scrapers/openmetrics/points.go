@@ -99,7 +99,7 @@ func (w *writer) samples(f *exposition.Family) {
 			sum, haveSum = w.sum(f, name), true
 			sum.EnsureCapacity(len(f.Samples) - i)
 		}
-		w.cumulative(sum, name, s)
+		w.cumulative(sum, name, s, f.Type == exposition.TypeCounter)
 	}
 }
 
@@ -122,13 +122,17 @@ func (w *writer) gauge(to pmetric.NumberDataPointSlice, name *series.Name, s *ex
 	w.labels(p.Attributes(), s.Labels, remembered)
 }
 
-func (w *writer) cumulative(to pmetric.NumberDataPointSlice, name *series.Name, s *exposition.Sample) {
+func (w *writer) cumulative(to pmetric.NumberDataPointSlice, name *series.Name, s *exposition.Sample, monotonic bool) {
 	if !isFinite(s.Value) {
 		name.Gauge(s.Labels) // only its number is known
 		return
 	}
-	remembered, start := name.Cumulative(s.Labels, s.Value, s.Start)
+	counted := s.Value
+	if !monotonic {
+		counted = 0 // what may fall was not reset when it does
+	}
 	at, ok := w.time(s.Timestamp)
+	remembered, start := name.CumulativeAt(s.Labels, counted, s.Start, at)
 	if !ok {
 		return
 	}
@@ -162,9 +166,9 @@ type distributionPoint interface {
 // fill writes what they have in common into a new point, and tells whether there is
 // one.
 func fill[P distributionPoint](w *writer, name *series.Name, d *distribution, native bool, newPoint func() P) (p P, ok bool) {
-	remembered, start := name.Cumulative(d.labels, float64(d.count), d.start)
-	remembered.Native = native
 	at, ok := w.time(d.explicit)
+	remembered, start := name.CumulativeAt(d.labels, float64(d.count), d.start, at)
+	remembered.Native = native
 	if !ok {
 		return p, false
 	}
@@ -247,14 +251,14 @@ func (w *writer) summaries(f *exposition.Family, name *series.Name) {
 }
 
 // time returns when a point was measured; an explicit time that is not about now makes
-// it no point.
+// it no point, and leaves the scrape's.
 func (w *writer) time(explicit exposition.Time) (pcommon.Timestamp, bool) {
 	if !w.honor || !explicit.Known {
 		return w.now, true
 	}
 	at, now := time.UnixMilli(explicit.Millis), w.now.AsTime()
 	if at.Before(now.Add(-maxPast)) || at.After(now.Add(maxFuture)) {
-		return 0, false
+		return w.now, false
 	}
 	return pcommon.NewTimestampFromTime(at), true
 }

@@ -21,6 +21,9 @@ import (
 const (
 	queryPath = "/api/v1/query"
 	queryKey  = "query"
+	// metricsPath is an exporter's. An URL that ends in it is refused for a query API,
+	// but it is what a Unix socket is asked for where nothing else is said.
+	metricsPath = "/metrics"
 )
 
 // queriesOf returns what is asked of a query API: the configured queries, and the
@@ -33,6 +36,7 @@ func queriesOf(base *url.URL, configured []string) []*url.URL {
 		queries = []string{dcgm.DefaultQuery()}
 	}
 	prefix, _, _ := strings.Cut(base.Path, queryPath)
+	prefix = strings.TrimSuffix(prefix, metricsPath)
 	var urls []*url.URL
 	for _, q := range queries {
 		parameters.Set(queryKey, q)
@@ -68,18 +72,17 @@ func (e *endpoint) ask(ctx context.Context, q *url.URL, got *answer) error {
 	if err != nil {
 		return e.ofQuery(q, fetch.NewFault("parse", err))
 	}
-	if over := got.kept + len(vector.Rows) - e.config.MaxSeries; over > 0 {
+	got.scraped += len(vector.Rows)
+	rows := slices.DeleteFunc(vector.Rows, func(r dcgm.Row) bool { return !e.filter.Keep(r.Field, r.Labels) })
+	if over := got.kept + len(rows) - e.config.MaxSeries; over > 0 {
 		return e.ofQuery(q, e.overLimit("max_series", fmt.Errorf("%d series too many (limit %d)", over, e.config.MaxSeries)))
 	}
 	for _, w := range vector.Warnings {
 		got.remarks = append(got.remarks, remark{kinds: []string{"warning " + w}, text: "the server warns: " + w})
 	}
-	got.scraped += len(vector.Rows)
-	for _, row := range vector.Rows {
-		if e.filter.Keep(row.Field, row.Labels) {
-			got.kept++
-			e.mapper.Add(row.Field, row.Labels, row.Value)
-		}
+	got.kept += len(rows)
+	for _, row := range rows {
+		e.mapper.Add(row.Field, row.Labels, row.Value)
 	}
 	return nil
 }
@@ -98,12 +101,16 @@ func joined(errs []error) error {
 		return nil
 	}
 	var causes []string
-	for _, err := range errs {
+	whole := errs[0]
+	for i, err := range errs {
+		if i > 0 { // in one line, which names the endpoint
+			whole = fmt.Errorf("%w; %w", whole, err)
+		}
 		cause := ""
 		if f, ok := errors.AsType[*fetch.Fault](err); ok {
 			cause = f.Cause()
 		}
 		causes = append(causes, cause)
 	}
-	return fetch.NewFault(strings.Join(causes, ","), errors.Join(errs...))
+	return fetch.NewFault(strings.Join(causes, ","), whole)
 }

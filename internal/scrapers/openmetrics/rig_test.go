@@ -142,3 +142,13 @@ func newFiles(t testing.TB) scraperstest.Machine {
 	t.Helper()
 	return scraperstest.NewMachine(t)
 }
+
+func endpointOf(tb testing.TB, keys map[string]any) *endpoint {
+	tb.Helper()
+	cfg, err := section(tb, endpointsOf(map[string]any{"dcgm": keys}))
+	require.NoError(tb, err)
+	set, _ := scraperstest.NewSettings(tb, "", false)
+	e, err := newEndpoint("dcgm", cfg.Endpoints["dcgm"], cfg, set)
+	require.NoError(tb, err)
+	return e
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"math"
+	"slices"
 )
 
 const (
@@ -65,7 +66,7 @@ func (p *Parser) addAs(as role, m *metric, s *sample) (reason, error) {
 	case roleCreated:
 		p.addStart(m.declared, s)
 	case roleTarget:
-		p.out.TargetInfo = p.store(s.labels)
+		p.addTarget(s.labels)
 	case roleDropped:
 		p.drop(m.declared, s)
 	}
@@ -73,6 +74,17 @@ func (p *Parser) addAs(as role, m *metric, s *sample) (reason, error) {
 		p.out.Samples++
 	}
 	return why, err
+}
+
+// addTarget takes what target_info says, if that is the only one.
+func (p *Parser) addTarget(labels Labels) {
+	switch {
+	case p.out.Targets == 0:
+		p.out.Targets, p.out.TargetInfo = 1, p.store(labels)
+	case !slices.Equal(p.out.TargetInfo, labels):
+		p.out.Targets++
+		p.out.TargetInfo = nil
+	}
 }
 
 // addSingle adds a series of its own. A later one with the same labels replaces it.

@@ -33,6 +33,9 @@ func dump(s *Scrape) (lines []string) {
 			add("%s%s %d%s %v%s", head, dumpLabels(m.Labels), m.Count, dumpSum(m.Sum, m.HasSum), m.Quantiles, dumpTimes(m.Timestamp, m.Start))
 		}
 	}
+	if s.Targets > 1 {
+		add("targets %d", s.Targets)
+	}
 	if s.TargetInfo != nil {
 		add("target%s", dumpLabels(s.TargetInfo))
 	}

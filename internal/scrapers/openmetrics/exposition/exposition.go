@@ -63,8 +63,10 @@ type Scrape struct {
 	Format Format
 	// Families are in the order of their first sample.
 	Families []Family
-	// TargetInfo are the labels of target_info, which describes the endpoint.
+	// TargetInfo are the labels of target_info, which describes the endpoint. Where there
+	// are several (Targets), they describe others, whose series the endpoint passes on.
 	TargetInfo Labels
+	Targets    int
 	// Samples are those in the body, each bucket and each quantile counted, and
 	// Kept those that passed the filter.
 	Samples, Kept int
@@ -390,7 +392,7 @@ func (p *Parser) begin(format Format) {
 	}
 	p.described, p.crowded, p.series = false, false, 0
 	p.scan.begin(format)
-	p.names.begin()
+	p.names.begin(format)
 	clear(p.places)
 	clear(p.starts)
 	clear(p.dropped)

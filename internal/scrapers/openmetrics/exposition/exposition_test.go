@@ -152,6 +152,8 @@ func TestFamilyDescribesItsSeries(t *testing.T) {
 func TestSampleNamesOfFamilies(t *testing.T) {
 	checkRules(t, openMetricsType, []rule{
 		{"a counter, with and without _total", "# TYPE a counter\na_total 1\n# TYPE b counter\nb 2\n# EOF\n", []string{"counter a_total 1", "counter b 2"}},
+		{"a gauge and a counter of one name", "# TYPE a gauge\na 1\n# TYPE a counter\na_total 2\n# EOF\n", []string{"gauge a 1", "counter a_total 2"}},
+		{"a gauge and a counter of one name, the counter first", "# TYPE a counter\na_total 2\n# TYPE a gauge\na 1\n# EOF\n", []string{"counter a_total 2", "gauge a 1"}},
 		{"an info", "# TYPE a info\na_info{v=\"1\"} 1\n# EOF\n", []string{`info a_info{v="1"} 1`}},
 		{"a gaugehistogram is counted", "# TYPE a gaugehistogram\na_bucket{le=\"1\"} 1\na_gcount 1\na_gsum 1\n# EOF\n", []string{"gaugehistograms 1"}},
 		{"suffixes without a type", "a_count 1\na_sum 2\na_bucket{le=\"1\"} 3\na_total 4\na_info 5\na_created 6\n# EOF\n", []string{
@@ -165,10 +167,13 @@ func TestSampleNamesOfFamilies(t *testing.T) {
 			"histogram a 2 - [] [2]", "line 2: a family of this type has no sample of this name", "line 5: a family of this type has no sample of this name",
 		}},
 		{"the endpoint's description", "# TYPE target info\ntarget_info{service=\"x\"} 1\na 1\n# EOF\n", []string{"unknown a 1", `target{service="x"}`}},
+		{"the endpoint's description twice", "target_info{service=\"x\"} 1\ntarget_info{service=\"x\"} 1\n# EOF\n", []string{`target{service="x"}`}},
+		{"descriptions of others", "target_info{instance=\"x\"} 1\na 1\ntarget_info{instance=\"y\"} 1\n# EOF\n", []string{"unknown a 1", "targets 2"}},
 		{"the endpoint's description as a gauge", "# TYPE target_info gauge\ntarget_info{service=\"x\"} 1\n# EOF\n", []string{`target{service="x"}`}},
 	})
 	checkRules(t, classicType, []rule{
 		{"OpenMetrics names in classic text", "# TYPE a counter\na_total 1\n# TYPE b info\nb_info 1\n", []string{"counter a_total 1", "info b_info 1"}},
+		{"the first of two types of one name", "# TYPE a counter\na 1\n# TYPE a gauge\n", []string{"counter a 1"}},
 		{"a gauge and a counter that differ by _total", "# TYPE a gauge\na 1\n# TYPE a_total counter\na_total 2\n", []string{"gauge a 1", "counter a_total 2"}},
 	})
 }

@@ -68,10 +68,13 @@ type names struct {
 	scrape uint64
 	used   int
 	last   *metric
+	// openMetrics tells which names the samples of counters have.
+	openMetrics bool
 }
 
 // begin begins a scrape. It forgets old names once there are many.
-func (n *names) begin() {
+func (n *names) begin(format Format) {
+	n.openMetrics = format == OpenMetrics
 	if len(n.byName) > 2*n.used+staleNames {
 		for name, m := range n.byName {
 			if m.scrape != n.scrape {
@@ -176,7 +179,7 @@ func (n *names) roleOf(m *metric) (role, Type, *metric) {
 		return roleCreated, TypeGauge, f
 	}
 	// A name that is declared itself is no part of another family.
-	for _, t := range m.types {
+	for _, t := range n.ownTypes(m) {
 		switch {
 		case t.single():
 			return roleSingle, t, m
@@ -197,6 +200,18 @@ func (n *names) roleOf(m *metric) (role, Type, *metric) {
 		return roleMisfit, m.types[0], m
 	}
 	return roleSingle, TypeUnknown, m
+}
+
+// ownTypes returns the declared types, those first that give their samples this very
+// name: in OpenMetrics the samples of a counter and an info have suffixes, so that a
+// gauge may share their name.
+func (n *names) ownTypes(m *metric) []Type {
+	if !n.openMetrics || len(m.types) < 2 {
+		return m.types
+	}
+	hasSuffix := func(t Type) bool { return t == TypeCounter || t == TypeInfo }
+	own := slices.DeleteFunc(slices.Clone(m.types), hasSuffix)
+	return append(own, slices.DeleteFunc(slices.Clone(m.types), func(t Type) bool { return !hasSuffix(t) })...)
 }
 
 // startsOf returns the family whose series' start times the samples of a name are.

@@ -104,7 +104,8 @@ func (c *Client) Start(host component.Host) { c.host = host }
 // connect makes the HTTP client.
 func (c *Client) connect(ctx context.Context) error {
 	config := c.options.Config
-	config.Timeout = 0 // each request has a context that ends
+	config.Timeout = 0      // each request has a context that ends
+	config.Compression = "" // there is no body, of which confighttp would make one
 	extensions := map[component.ID]component.Component{}
 	if c.host != nil {
 		maps.Copy(extensions, c.host.GetExtensions())
@@ -222,13 +223,13 @@ func (c *Client) fault(ctx context.Context, cause string, err error) *Fault {
 }
 
 // refusal is the error for an answer that is not 200: what the server says often tells
-// what to do.
+// what to do. Beside a redirect it is the new URL, whose parameters may be secrets.
 func (c *Client) refusal(response *http.Response) *Fault {
 	text := fmt.Sprintf("the endpoint answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))
+	said := c.said(response) // in any case: a connection is kept when its answer is read
 	if to, err := response.Location(); err == nil {
 		text += " to " + Target{url: to}.String() + ", which is not followed"
-	}
-	if said := c.said(response); said != "" {
+	} else if said != "" {
 		text += fmt.Sprintf(": %q", said)
 	}
 	return &Fault{cause: fmt.Sprint("status ", response.StatusCode), err: errors.New(text)}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
 )
@@ -21,28 +22,39 @@ type Target struct {
 	socket string
 }
 
+var errBegin = errors.New("endpoint: must begin with http://, https:// or unix:///")
+
 // ParseTarget reads an endpoint's URL: http, https, or unix:///run/exporter.sock, where
 // ?path=/metrics says what is asked of the server behind the socket. Errors do not
 // repeat what may be a secret.
 func ParseTarget(text string) (Target, error) {
 	u, err := url.Parse(text)
-	if err != nil {
-		return Target{}, errors.New("endpoint: is not a URL")
-	}
 	switch {
 	case text == "":
 		return Target{}, errors.New("endpoint: is missing")
+	case err != nil && !strings.Contains(text, "://"): // 10.0.0.1:9400
+		return Target{}, errBegin
+	case err != nil:
+		return Target{}, errors.New("endpoint: is not a URL")
 	case u.User != nil:
 		return Target{}, errors.New("endpoint: must not hold credentials, which would be shown; use auth, or headers")
 	case u.Scheme == "unix":
 		return parseSocket(u)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return Target{}, errors.New("endpoint: must begin with http://, https:// or unix:///")
+		return Target{}, errBegin
 	case u.Hostname() == "":
 		return Target{}, errors.New("endpoint: the host is missing")
+	case !isPort(u.Port()):
+		return Target{}, errors.New("endpoint: the port must be from 1 to 65535")
 	}
 	u.Fragment = ""
 	return Target{url: u}, nil
+}
+
+// isPort tells whether a URL's port is one; none is the scheme's.
+func isPort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || (err == nil && port > 0)
 }
 
 // socketPathKey is the parameter that says what is asked of a server behind a socket.

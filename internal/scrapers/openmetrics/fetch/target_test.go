@@ -54,9 +54,12 @@ func TestTargetsThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "endpoint: is missing",
 		"localhost:9400":         "endpoint: must begin with http://, https:// or unix:///",
+		"10.0.0.1:9400":          "endpoint: must begin with http://, https:// or unix:///",
 		"ftp://h/":               "endpoint: must begin with http://, https:// or unix:///",
 		"http:///metrics":        "endpoint: the host is missing",
 		"http://h:port/":         "endpoint: is not a URL",
+		"http://h:65536/":        "endpoint: the port must be from 1 to 65535",
+		"http://h:0/":            "endpoint: the port must be from 1 to 65535",
 		"http://u:secret@h/":     "endpoint: must not hold credentials, which would be shown; use auth, or headers",
 		"unix://run/e.sock":      "endpoint: a socket's path must be absolute: unix:///run/exporter.sock",
 		"unix:///e.sock?path=m":  "endpoint: the parameter `path` must begin with /",

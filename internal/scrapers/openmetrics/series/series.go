@@ -117,7 +117,8 @@ type Series struct {
 	start   pcommon.Timestamp
 	created pcommon.Timestamp
 	value   float64
-	seen    pcommon.Timestamp
+	// at is the time of the value, seen that of the last scrape that had the series.
+	at, seen pcommon.Timestamp
 }
 
 // Index returns the number of the series in tags, and whether it has one.
@@ -159,6 +160,13 @@ func (n *Name) Gauge(labels exposition.Labels) *Series {
 // says, unless that is in the future, else the first scrape that saw it. When value is
 // lower than before, it counts since the scrape before.
 func (n *Name) Cumulative(labels exposition.Labels, value float64, created exposition.Time) (*Series, pcommon.Timestamp) {
+	return n.CumulativeAt(labels, value, created, n.tracker.now)
+}
+
+// CumulativeAt is Cumulative for a value of another time than the scrape's. If that is
+// earlier, the times of the series' values stand for those of the scrapes, so that the
+// start is not after the value and stays the same in the next scrapes.
+func (n *Name) CumulativeAt(labels exposition.Labels, value float64, created exposition.Time, at pcommon.Timestamp) (*Series, pcommon.Timestamp) {
 	s := n.find(labels)
 	if s == nil {
 		s = n.add(labels)
@@ -170,11 +178,14 @@ func (n *Name) Cumulative(labels exposition.Labels, value float64, created expos
 	case told != 0 && told != s.created:
 		s.start, s.created = told, told
 	case s.start == 0:
-		s.start = t.now
+		s.start = min(at, t.now)
 	case value < s.value && t.last != 0:
 		s.start = t.last
+		if at < t.now {
+			s.start = min(s.at, t.last)
+		}
 	}
-	s.value = value
+	s.value, s.at = value, at
 	s.start = min(s.start, t.now) // the clock may have been set back
 	return s, s.start
 }
@@ -229,13 +240,15 @@ func (n *Name) hasIndices() bool {
 	return false
 }
 
-// touch says that a series is there. What was missing for long starts anew.
+// touch says that a series is there. What was missing for long starts anew; what the
+// last scrape showed was not missing, however long ago that was.
 func (n *Name) touch(s *Series) {
 	t, now := n.tracker, n.tracker.now
-	if t.markers {
+	if t.markers && s.seen != now {
 		t.here = append(t.here, present{n, s})
 	}
-	if s.seen != 0 && now > s.seen && now-s.seen > pcommon.Timestamp(memoryTime) {
+	missing := s.seen != 0 && s.seen != t.last && s.seen != now
+	if missing && now > s.seen && now-s.seen > pcommon.Timestamp(memoryTime) {
 		s.start, s.created, s.value = 0, 0, 0
 	}
 	s.seen = now
