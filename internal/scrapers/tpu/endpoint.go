@@ -90,7 +90,7 @@ func (e *endpoint) connect(ctx context.Context) error {
 	config := e.config
 	config.Endpoint = "passthrough:///" + config.Endpoint // it is connected already
 	conn, err := config.ToClientConn(ctx, e.host.GetExtensions(), e.telemetry,
-		configgrpc.WithGrpcDialOption(grpc.WithContextDialer(wire.take)),
+		configgrpc.WithGrpcDialOption(grpc.WithContextDialer(wire.dial)),
 		configgrpc.WithGrpcDialOption(grpc.WithIdleTimeout(0)), // one that idles costs nothing
 		configgrpc.WithGrpcDialOption(grpc.WithDisableServiceConfig()),
 	)
@@ -147,20 +147,25 @@ type wire struct {
 	conn net.Conn
 }
 
-func (w *wire) take(context.Context, string) (net.Conn, error) {
+// dial is what gRPC calls.
+func (w *wire) dial(context.Context, string) (net.Conn, error) {
+	if conn := w.take(); conn != nil {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (w *wire) take() net.Conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.conn == nil {
-		return nil, net.ErrClosed
-	}
 	conn := w.conn
 	w.conn = nil
-	return conn, nil
+	return conn
 }
 
 // close closes a connection that nobody took.
 func (w *wire) close() {
-	if conn, err := w.take(context.Background(), ""); err == nil {
+	if conn := w.take(); conn != nil {
 		_ = conn.Close() // it was never used
 	}
 }

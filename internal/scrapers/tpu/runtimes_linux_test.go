@@ -4,6 +4,7 @@
 package tpu
 
 import (
+	"math"
 	"net"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -564,4 +566,71 @@ func TestStartsOfDistributions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tt.want, timeOf(tt.of)) })
 	}
+}
+
+func TestBucketsOfAllKinds(t *testing.T) {
+	linear := &pb.Distribution{
+		Count: 4, Mean: 12, BucketCounts: []int64{0, 2, 2}, Min: math.NaN(), Max: math.Inf(1),
+		BucketOptions: &pb.Distribution_BucketOptions{Options: &pb.Distribution_BucketOptions_LinearBuckets{
+			LinearBuckets: &pb.Distribution_BucketOptions_Linear{NumFiniteBuckets: 2, Width: 10, Offset: 0},
+		}},
+	}
+	regular := &pb.Distribution{
+		Count: 4, Mean: 13, BucketCounts: []int64{0, 4},
+		BucketOptions: &pb.Distribution_BucketOptions{Options: &pb.Distribution_BucketOptions_RegularBuckets{}},
+	}
+	runtime := newRuntime()
+	runtime.metrics[bufferName] = response(
+		&pb.Metric{Attribute: textAttr("buffer_size", "linear"), Measure: &pb.Metric_Distribution{Distribution: linear}},
+		&pb.Metric{Attribute: textAttr("buffer_size", "regular"), Measure: &pb.Metric_Distribution{Distribution: regular}},
+		&pb.Metric{Attribute: textAttr("buffer_size", "gauge"), Measure: intGauge(1)},
+	)
+	runtime.metrics[queueRuntime] = response(&pb.Metric{Measure: doubleGauge(1e300)}, &pb.Metric{})
+	address, _ := runtime.serve(t)
+	assert.Equal(t, tags{
+		"tpu.bufferTransferLatency.linear.meanUs": 12, "tpu.bufferTransferLatency.linear.p50Us": 10, "tpu.bufferTransferLatency.linear.p90Us": 18,
+		"tpu.bufferTransferLatency.linear.p95Us": 19, "tpu.bufferTransferLatency.linear.p999Us": 19.98,
+		"tpu.bufferTransferLatency.regular.meanUs": 13,
+	}, newRig(t, newMachine(t), endpoints(address)).tags())
+}
+
+func TestRuntimesThatTellOnlyOfChips(t *testing.T) {
+	m := newMachine(t)
+	m.addChips(v3, "0x004f", 2)
+	first, second := newRuntime(), newRuntime()
+	first.metrics[dutyName], second.metrics[dutyName] = perDevice(5, 0, 1), perDevice(6, 0, 1)
+	a, _ := first.serve(t)
+	b, _ := second.serve(t)
+	assert.Equal(t, tags{
+		"tpu.0.dutyCycle": 5, "tpu.1.dutyCycle": 5, "tpu.2.dutyCycle": 105, "tpu.3.dutyCycle": 105,
+	}, newRig(t, m, endpoints(a, b)).tags(), "both told of the whole machine")
+}
+
+func TestABusThatCannotBeReadIsAFault(t *testing.T) {
+	m := newMachine(t)
+	m.Write("sys/bus/pci/devices", "no folder")
+	runtime := newRuntime()
+	runtime.metrics[dutyName] = perDevice(5, 0)
+	address, _ := runtime.serve(t)
+	faults, got := newRig(t, m, endpoints(address)).faults()
+	assert.Contains(t, faults, "PCI bus")
+	assert.Equal(t, tags{"tpu.0.dutyCycle": 5}, got)
+	_, err := newRig(t, m, nil).scrape()
+	require.ErrorContains(t, err, "PCI bus: listing the PCI devices")
+}
+
+func TestFactory(t *testing.T) {
+	f := NewFactory()
+	set, _ := scraperstest.NewSettings(t, newMachine(t).Root, false)
+	set.DetectionInterval = time.Minute
+	s, err := f.New(set, f.DefaultConfig())
+	require.NoError(t, err)
+	require.NoError(t, s.Start(t.Context(), componenttest.NewNopHost()))
+	_, err = s.Scrape(t.Context())
+	var absent *scrapers.AbsentError
+	require.ErrorAs(t, err, &absent)
+	require.NoError(t, s.Shutdown(t.Context()))
+	assert.Equal(t, "tpu", f.Name)
+	assert.True(t, f.TellsHolders)
+	assert.NotNil(t, f.DefaultConfig().Common())
 }
