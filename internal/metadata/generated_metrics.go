@@ -11015,7 +11015,7 @@ type metricWandbsysEndpointUp struct {
 func (m *metricWandbsysEndpointUp) init() {
 	m.data.SetName("wandbsys_endpoint_up")
 	m.data.SetDescription("OpenMetrics: 1 when the last scrape of the endpoint succeeded, else 0.")
-	m.data.SetUnit("1")
+	m.data.SetUnit("")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
 }

@@ -4447,7 +4447,7 @@ func TestMetricsBuilder(t *testing.T) {
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
 					assert.Equal(t, "OpenMetrics: 1 when the last scrape of the endpoint succeeded, else 0.", mi.Description())
-					assert.Equal(t, "1", mi.Unit())
+					assert.Empty(t, mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
 					assert.Equal(t, ts, dp.Timestamp())

@@ -393,7 +393,7 @@ func TestConfigRefusedWhenValidating(t *testing.T) {
 func TestSectionOfOpenMetrics(t *testing.T) {
 	cfg := decode(t, section(t, "openmetrics")).Scrapers["openmetrics"].(*openmetrics.Config)
 	assert.Equal(t, scrapers.Timing{CollectionInterval: 20 * time.Second, InitialDelay: time.Second, Timeout: 10 * time.Second}, cfg.CommonConfig.Timing)
-	assert.Equal(t, 10_510, cfg.CommonConfig.MaxSeries)
+	assert.Equal(t, 11_010, cfg.CommonConfig.MaxSeries)
 	assert.Equal(t, []any{"TEMP$", "vllm:.*"}, cfg.Filters)
 	require.Len(t, cfg.Endpoints, 2)
 	assert.Equal(t, "http://localhost:9400/metrics", cfg.Endpoints["dcgm"].ClientConfig.Endpoint)

@@ -86,7 +86,7 @@ func run(t *testing.T, families []scrapers.Factory, section map[string]any) *run
 	t.Helper()
 	cfg := newDefaultConfig(families)
 	conf := confmap.NewFromStringMap(map[string]any{
-		"collection_interval": "100ms", "initial_delay": "0s", "timeout": "100ms", "host_name": "node",
+		"collection_interval": "1s", "initial_delay": "0s", "timeout": "1s", "host_name": "node",
 	})
 	require.NoError(t, conf.Merge(confmap.NewFromStringMap(section)))
 	require.NoError(t, conf.Unmarshal(cfg))

@@ -362,7 +362,7 @@ func TestPrometheusKeepsEndpointsApart(t *testing.T) {
 		assert.InDelta(t, float64(i+1), load.value, 0)
 		assert.Equal(t, "node-7/"+name, load.labels["instance"])
 		assert.Equal(t, name, load.labels["job"])
-		ups := all.find("wandbsys_endpoint_up_ratio", "endpoint", name)
+		ups := all.find("wandbsys_endpoint_up", "endpoint", name)
 		require.Len(t, ups, 1)
 		assert.InDelta(t, 1, ups[0].value, 0)
 	}

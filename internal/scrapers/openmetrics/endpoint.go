@@ -271,7 +271,6 @@ func (e *endpoint) timed(ctx context.Context) (*answer, error) {
 // read asks the endpoint once. It runs behind a guard. There may be an answer beside
 // the error.
 func (e *endpoint) read(ctx context.Context) (*answer, error) {
-	defer e.filter.Next()
 	if len(e.queries) > 0 {
 		return e.query(ctx)
 	}
@@ -284,6 +283,8 @@ func (e *endpoint) read(ctx context.Context) (*answer, error) {
 	if err != nil {
 		return nil, e.explained(err)
 	}
+	e.filter.Next()
+	e.writer.detach(scrape.Families, len(body))
 	return e.write(scrape, now), nil
 }
 
@@ -321,7 +322,8 @@ func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answ
 }
 
 // leave gives a family to the mapper, and leaves in it what keeps its own name. It
-// tells whether that is anything.
+// tells whether that is anything. Until NVML has told what it measures, neither name is
+// right for a GPU, so that its series wait.
 func (e *endpoint) leave(f *exposition.Family) bool {
 	if len(f.Samples) == 0 {
 		return e.config.KeepUnmapped
@@ -330,7 +332,7 @@ func (e *endpoint) leave(f *exposition.Family) bool {
 	f.Samples = slices.DeleteFunc(f.Samples, func(s exposition.Sample) bool {
 		switch e.mapper.Add(field, s.Labels, s.Value) {
 		case dcgm.Elsewhere:
-			return false
+			return !e.set.GPUs.Known()
 		case dcgm.Unmapped:
 			return !e.config.KeepUnmapped
 		case dcgm.Mapped:

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/series"
 )
@@ -67,4 +68,21 @@ func TestMemoryIsFlatWhileLabelsChurn(t *testing.T) {
 	t.Logf("heap after half of the scrapes %d KiB, after all of them %d KiB", at[0]>>10, at[1]>>10)
 	assert.Less(t, at[1], at[0]+at[0]/10+1<<20)
 	runtime.KeepAlive(e)
+}
+
+// Points that wait to be sent must not keep the bodies that they are a small part of.
+func TestAFewPointsDoNotKeepALargeBody(t *testing.T) {
+	const scrapes, size = 30, 1 << 20
+	body := "# TYPE m counter\nm{label=\"the one that is kept\"} 1\n" + strings.Repeat("other{label=\"one that is not\"} 1\n", size/32)
+	r := start(t, at(serveText(t, body).URL, "filters", []any{`\.m$`}))
+	waiting := []pmetric.Metrics{r.must()}
+	before := heap()
+	for range scrapes {
+		waiting = append(waiting, r.must())
+	}
+	assert.Less(t, heap(), before+scrapes*size/2)
+	for _, md := range waiting {
+		label, _ := metricsOf(md)["openmetrics.e.m"].Sum().DataPoints().At(0).Attributes().Get("label")
+		require.Equal(t, "the one that is kept", label.Str())
+	}
 }

@@ -35,6 +35,58 @@ type writer struct {
 
 	out pmetric.MetricSlice
 	now pcommon.Timestamp
+	// owned are the scrape's texts that are copies, see detach; nil where they are none.
+	owned map[string]string
+}
+
+// sparse is how many bytes a body may have for each byte of labels that is kept of it.
+const sparse = 4
+
+// detach makes the points' texts copies if few are kept of a large body. They are parts
+// of it, and would keep all of it in memory for as long as the points wait to be sent.
+func (w *writer) detach(families []exposition.Family, bodySize int) {
+	w.owned = nil
+	if labelBytes(families)*sparse < bodySize {
+		w.owned = map[string]string{}
+	}
+}
+
+// labelBytes is how long the labels of all series are.
+func labelBytes(families []exposition.Family) (n int) {
+	add := func(labels exposition.Labels) {
+		for i := range labels {
+			n += len(labels[i].Name) + len(labels[i].Value)
+		}
+	}
+	for i := range families {
+		f := &families[i]
+		for j := range f.Samples {
+			add(f.Samples[j].Labels)
+		}
+		for j := range f.Histograms {
+			add(f.Histograms[j].Labels)
+		}
+		for j := range f.Natives {
+			add(f.Natives[j].Labels)
+		}
+		for j := range f.Summaries {
+			add(f.Summaries[j].Labels)
+		}
+	}
+	return n
+}
+
+// own returns a text that may be kept; each one is copied once.
+func (w *writer) own(text string) string {
+	if w.owned == nil || text == "" {
+		return text
+	}
+	own, ok := w.owned[text]
+	if !ok {
+		own = strings.Clone(text)
+		w.owned[own] = own
+	}
+	return own
 }
 
 // begin starts a scrape whose metrics go to out.
@@ -267,7 +319,7 @@ func (w *writer) time(explicit exposition.Time) (pcommon.Timestamp, bool) {
 func (w *writer) labels(to pcommon.Map, labels exposition.Labels, remembered *series.Series) {
 	to.EnsureCapacity(len(labels) + 1)
 	for _, l := range labels {
-		to.PutStr(l.Name, w.limits.Shown(l.Value))
+		to.PutStr(w.own(l.Name), w.own(w.limits.Shown(l.Value)))
 	}
 	if remembered == nil {
 		return
@@ -293,7 +345,7 @@ func (w *writer) exemplar(to pmetric.Exemplar, from *exposition.Exemplar) {
 	}
 	for _, l := range from.Labels {
 		if !setSpan(to, l) {
-			to.FilteredAttributes().PutStr(l.Name, w.limits.Shown(l.Value))
+			to.FilteredAttributes().PutStr(w.own(l.Name), w.own(w.limits.Shown(l.Value)))
 		}
 	}
 }
@@ -334,4 +386,5 @@ func (w *writer) finish(markers bool) {
 	}
 	w.out.RemoveIf(isEmpty)
 	w.tracker.End()
+	w.owned = nil
 }

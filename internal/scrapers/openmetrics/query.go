@@ -58,6 +58,9 @@ func (e *endpoint) query(ctx context.Context) (*answer, error) {
 			errs = append(errs, err)
 		}
 	}
+	if len(errs) == 0 {
+		e.filter.Next()
+	}
 	e.takeMapped(got, now)
 	return got, joined(errs)
 }
