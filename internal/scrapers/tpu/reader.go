@@ -174,7 +174,12 @@ func (r *reader) program() (string, error) {
 	if err != nil {
 		return "", &fault{"reader path", fmt.Errorf("finding %s: %w; set sdk::reader_path", readerName, err)}
 	}
-	path := filepath.Join(filepath.Dir(self), readerName)
+	return beside(self)
+}
+
+// beside returns the reader in the folder of a program.
+func beside(program string) (string, error) {
+	path := filepath.Join(filepath.Dir(program), readerName)
 	if !isFile(path) {
 		return "", &fault{"reader path", fmt.Errorf("no %s; set sdk::reader_path", path)}
 	}

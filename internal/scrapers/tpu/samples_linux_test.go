@@ -162,7 +162,9 @@ func (p *port) runtime(t *testing.T) *fakeRuntime {
 		require.NoError(t, err)
 		r.alone = &alone
 	}
-	if json.Unmarshal(p.Supported, &r.listed) != nil {
+	if p.Supported == nil {
+		r.listErr = status.Error(codes.Unimplemented, "not recorded")
+	} else if json.Unmarshal(p.Supported, &r.listed) != nil {
 		r.listErr = errorOf(t, p.Supported)
 		require.Error(t, r.listErr)
 	} else if r.listed == nil {

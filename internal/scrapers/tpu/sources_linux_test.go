@@ -344,8 +344,14 @@ func TestWhereReaderAndLibraryAre(t *testing.T) {
 			assert.Equal(t, tt.want, got)
 		})
 	}
-	_, err := (&reader{}).program()
-	require.ErrorContains(t, err, "libtpu-reader; set sdk::reader_path")
+	folder := t.TempDir()
+	collector, program := filepath.Join(folder, "otelcol-wandbsys"), filepath.Join(folder, "libtpu-reader")
+	_, err := beside(collector)
+	require.EqualError(t, err, "no "+program+"; set sdk::reader_path")
+	require.NoError(t, os.WriteFile(program, nil, 0o600))
+	got, err := beside(collector)
+	require.NoError(t, err)
+	assert.Equal(t, program, got)
 	_, err = (&reader{path: "/nowhere/reader"}).program()
 	require.ErrorContains(t, err, "no file /nowhere/reader (sdk::reader_path)")
 }
