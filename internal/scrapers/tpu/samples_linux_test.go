@@ -162,14 +162,7 @@ func (p *port) runtime(t *testing.T) *fakeRuntime {
 		require.NoError(t, err)
 		r.alone = &alone
 	}
-	if p.Supported == nil {
-		r.listErr = status.Error(codes.Unimplemented, "not recorded")
-	} else if json.Unmarshal(p.Supported, &r.listed) != nil {
-		r.listErr = errorOf(t, p.Supported)
-		require.Error(t, r.listErr)
-	} else if r.listed == nil {
-		r.listed = []string{}
-	}
+	r.listed, r.listErr = p.list(t)
 	for name, raw := range p.Metrics {
 		if err := errorOf(t, raw); err != nil {
 			r.errs[name] = err
@@ -180,6 +173,21 @@ func (p *port) runtime(t *testing.T) *fakeRuntime {
 		r.metrics[name] = answer
 	}
 	return r
+}
+
+// list is what the runtime says it has.
+func (p *port) list(t *testing.T) ([]string, error) {
+	t.Helper()
+	if p.Supported == nil {
+		return nil, status.Error(codes.Unimplemented, "not recorded")
+	}
+	names := []string{}
+	if json.Unmarshal(p.Supported, &names) == nil {
+		return names, nil
+	}
+	err := errorOf(t, p.Supported)
+	require.Error(t, err)
+	return nil, err
 }
 
 // errorOf returns the recorded error, nil where there is none.
