@@ -28,9 +28,8 @@ const (
 	endpointsKey  = "endpoints"
 	pluginKey     = "device_plugin"
 
-	defaultSDKInterval = 30 * time.Second
-	// minSDKInterval is how often Google's own agent asks. More often has broken the
-	// control agent of machines.
+	// minSDKInterval is how often Google's own agent asks, and the default. More often
+	// has broken the control agent of machines.
 	minSDKInterval = 10 * time.Second
 )
 
@@ -118,7 +117,7 @@ func (w window) Validate() error {
 }
 
 func defaultConfig() scrapers.Config {
-	return &Config{Distributions: formQuantiles, DistributionWindow: windowJob, SDK: SDKConfig{Interval: defaultSDKInterval}}
+	return &Config{Distributions: formQuantiles, DistributionWindow: windowJob, SDK: SDKConfig{Interval: minSDKInterval}}
 }
 
 // Common implements scrapers.Config.

@@ -43,7 +43,7 @@ func TestDefaultSection(t *testing.T) {
 	assert.Nil(t, cfg.DevicePlugin)
 	assert.Equal(t, formQuantiles, cfg.Distributions)
 	assert.Equal(t, windowJob, cfg.DistributionWindow)
-	assert.Equal(t, SDKConfig{Interval: 30 * time.Second}, cfg.SDK)
+	assert.Equal(t, SDKConfig{Interval: 10 * time.Second}, cfg.SDK)
 	cfg, err = section(t, map[string]any{"device_plugin": "http://node:2112/metrics", "endpoints": nil})
 	require.NoError(t, err)
 	assert.Equal(t, "http://node:2112/metrics", cfg.DevicePlugin.ClientConfig.Endpoint)

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	pb "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/runtimepb"
 )
 
@@ -61,6 +62,8 @@ type endpoint struct {
 	host      component.Host
 	telemetry component.TelemetrySettings
 
+	// slot holds what is done with the endpoint; what follows is used there only.
+	slot   guard.Slot
 	conn   *grpc.ClientConn
 	client pb.RuntimeMetricServiceClient
 	// listed is when the runtime said what it has; supported is nil where it did not.
@@ -113,7 +116,8 @@ func (e *endpoint) dial(ctx context.Context) (*wire, error) {
 	switch {
 	case err == nil:
 		return &wire{conn: conn}, nil
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EADDRNOTAVAIL):
+		// The second is what localhost gives where IPv6 is off and nobody listens.
 		return nil, errNoJob
 	case ctx.Err() != nil:
 		return nil, e.noConnection()

@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
@@ -30,6 +31,8 @@ const (
 
 // plugin is the metrics endpoint of GKE's device plugin.
 type plugin struct {
+	// slot holds the one question.
+	slot   guard.Slot
 	client *fetch.Client
 	parser *exposition.Parser
 }
@@ -55,7 +58,11 @@ func newPlugin(c *PluginConfig, set scrapers.Settings) (*plugin, error) {
 func (p *plugin) start(host component.Host) { p.client.Start(host) }
 
 // read asks the plugin.
-func (p *plugin) read(ctx context.Context) (*figures, error) {
+func (p *plugin) read(ctx context.Context) *guard.Pending[*figures] {
+	return guard.Go(ctx, &p.slot, p.ask)
+}
+
+func (p *plugin) ask(ctx context.Context) (*figures, error) {
 	body, contentType, err := p.client.Get(ctx)
 	if err != nil {
 		return nil, err
@@ -155,4 +162,8 @@ func pluginRowOf(m deviceMetric, s *exposition.Sample) (pluginRow, bool) {
 	return pluginRow{m, int64(number), s.Value, pod{label("namespace"), label("pod"), label("container")}}, true
 }
 
-func (p *plugin) close() { p.client.Shutdown() }
+func (p *plugin) close(ctx context.Context) {
+	if p.slot.Settle(ctx) {
+		p.client.Shutdown()
+	}
+}

@@ -6,8 +6,9 @@ package tpu
 import (
 	"context"
 	"errors"
-	"sync"
+	"time"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
@@ -25,34 +26,35 @@ func (r *runtimes) read(ctx context.Context) (all []*answers, complete bool, err
 	if len(r.names) == 0 {
 		return nil, false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.patience.all)
-	defer cancel()
-	results := make([]result, len(r.endpoints))
-	r.each(func(i int, e *endpoint) { results[i].err = e.connect(ctx) })
-	// What a runtime is asked depends on whether there are others.
-	connected := 0
-	for i := range results {
-		if results[i].err == nil {
-			connected++
-		}
-	}
-	r.each(func(i int, e *endpoint) {
-		if results[i].err == nil {
-			results[i].answers, results[i].err = e.ask(ctx, r.names, connected > 1)
-		}
+	end := time.Now().Add(r.patience.all)
+	connected := r.each(ctx, end, r.endpoints, func(ctx context.Context, e *endpoint) (*answers, error) {
+		return nil, e.connect(ctx)
 	})
-	complete = true
-	for i := range results {
-		switch err := results[i].err; {
-		case err == nil:
-			all = append(all, results[i].answers)
-			continue
-		case !errors.Is(err, errNoJob):
-			errs = append(errs, &scrapers.SourceError{Source: "TPU runtime " + r.endpoints[i].name(), Err: err})
+	var there []*endpoint
+	for i, e := range r.endpoints {
+		if err := connected[i].err; err == nil {
+			there = append(there, e)
+		} else if !errors.Is(err, errNoJob) {
+			errs = append(errs, e.sourceError(err))
 		}
-		complete = false
 	}
-	return all, complete, errs
+	// What a runtime is asked depends on whether there are others.
+	alone := len(there) > 1
+	asked := r.each(ctx, end, there, func(ctx context.Context, e *endpoint) (*answers, error) {
+		return e.ask(ctx, r.names, alone)
+	})
+	for i, e := range there {
+		if err := asked[i].err; err == nil {
+			all = append(all, asked[i].answers)
+		} else if !errors.Is(err, errNoJob) {
+			errs = append(errs, e.sourceError(err))
+		}
+	}
+	return all, len(all) == len(r.endpoints), errs
+}
+
+func (e *endpoint) sourceError(err error) error {
+	return &scrapers.SourceError{Source: "TPU runtime " + e.name(), Err: err}
 }
 
 type result struct {
@@ -60,21 +62,28 @@ type result struct {
 	err     error
 }
 
-// each does something for all endpoints at the same time.
-func (r *runtimes) each(do func(int, *endpoint)) {
-	if len(r.endpoints) == 1 {
-		do(0, r.endpoints[0])
-		return
+// each does something for endpoints at the same time, until an end.
+func (*runtimes) each(ctx context.Context, end time.Time, endpoints []*endpoint, do func(context.Context, *endpoint) (*answers, error)) []result {
+	pending := make([]*guard.Pending[*answers], len(endpoints))
+	for i, e := range endpoints {
+		pending[i] = guard.Go(ctx, &e.slot, func(ctx context.Context) (*answers, error) {
+			ctx, cancel := context.WithDeadline(ctx, end)
+			defer cancel()
+			return do(ctx, e)
+		})
 	}
-	var all sync.WaitGroup
-	for i, e := range r.endpoints {
-		all.Go(func() { do(i, e) })
+	results := make([]result, len(endpoints))
+	for i, p := range pending {
+		results[i].answers, results[i].err = p.Wait()
 	}
-	all.Wait()
+	return results
 }
 
-func (r *runtimes) close() {
+// close closes the connections, but for those that are still asked.
+func (r *runtimes) close(ctx context.Context) {
 	for _, e := range r.endpoints {
-		e.close()
+		if e.slot.Settle(ctx) {
+			e.close()
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -122,10 +121,10 @@ func (s *tpuScraper) Start(_ context.Context, host component.Host) error {
 }
 
 // Shutdown implements scrapers.Scraper.
-func (s *tpuScraper) Shutdown(context.Context) error {
-	s.runtimes.close()
+func (s *tpuScraper) Shutdown(ctx context.Context) error {
+	s.runtimes.close(ctx)
 	if s.plugin != nil {
-		s.plugin.close()
+		s.plugin.close(ctx)
 	}
 	return nil
 }
@@ -161,20 +160,18 @@ func (s *tpuScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
 // read asks all sources. What the runtimes tell counts most, what libtpu says least:
 // it is asked last, and only for what nobody else told.
 func (s *tpuScraper) read(ctx context.Context, found *chips.Found) (*figures, []error) {
-	var fromPlugin *figures
-	var pluginErr error
-	var asking sync.WaitGroup
+	var fromPlugin *guard.Pending[*figures]
 	if s.plugin != nil {
-		asking.Go(func() { fromPlugin, pluginErr = s.plugin.read(ctx) })
+		fromPlugin = s.plugin.read(ctx)
 	}
 	told, complete, errs := s.runtimes.read(ctx)
-	asking.Wait()
 	f := s.numbering.figuresOf(told, found, complete)
 	if fromPlugin != nil {
-		f.fill(fromPlugin)
-	}
-	if pluginErr != nil {
-		errs = append(errs, &scrapers.SourceError{Source: "TPU device plugin", Err: pluginErr})
+		if others, err := fromPlugin.Wait(); err == nil {
+			f.fill(others)
+		} else {
+			errs = append(errs, &scrapers.SourceError{Source: "TPU device plugin", Err: err})
+		}
 	}
 	if s.reader != nil && found.Chips > 0 {
 		answers, err := s.reader.read(ctx, s.want.missing(f, found.Devices()))
