@@ -36,7 +36,10 @@ func sdkFigures(answers map[string]sdkAnswer, found *chips.Found) *figures {
 	for m := range deviceTable {
 		values := firstWithValues(answers, deviceTable[m].sdk).Values
 		list, perChip := sdk.PerDevice(values), false
-		if deviceMetric(m) == iciLinkHealth {
+		switch deviceMetric(m) {
+		case dutyCycle:
+			perChip = found.Generation.DutyPerChip && len(list) == found.Chips
+		case iciLinkHealth:
 			list, perChip = sdk.LinkHealth(values)
 		}
 		f.addList(deviceMetric(m), list, copies(perChip, found))

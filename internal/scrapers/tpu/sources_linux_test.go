@@ -165,6 +165,23 @@ func TestLinkHealthOfChipsWithTwoDevices(t *testing.T) {
 	}, newRig(t, m, sdkSection(t, library)).tags())
 }
 
+func TestDutyCycleOfChipsFromTheSDK(t *testing.T) {
+	for name, tt := range map[string]struct {
+		values []string
+		want   tags
+	}{
+		"as many as chips":   {[]string{"1", "2"}, tags{"tpu.0.dutyCycle": 1, "tpu.1.dutyCycle": 1, "tpu.2.dutyCycle": 2, "tpu.3.dutyCycle": 2}},
+		"as many as devices": {[]string{"1", "2", "3", "4"}, tags{"tpu.0.dutyCycle": 1, "tpu.1.dutyCycle": 2, "tpu.2.dutyCycle": 3, "tpu.3.dutyCycle": 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.addChips(v3, "0x004e", 2)
+			library := tputest.BuildLibrary(t, map[string]tputest.Metric{"duty_cycle_pct": {Values: tt.values}})
+			assert.Equal(t, tt.want, newRig(t, m, sdkSection(t, library)).tags())
+		})
+	}
+}
+
 func TestTheSDKIsAskedSeldom(t *testing.T) {
 	library := tputest.BuildLibrary(t, map[string]tputest.Metric{"tensorcore_util": {Values: []string{"5"}}})
 	r := newRig(t, withChips(t), sdkSection(t, library))
