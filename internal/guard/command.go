@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -70,10 +71,11 @@ var unreaped sync.Map
 // with [ErrHung]. A process that left the group (a daemon) is out of reach: it
 // only loses the pipe.
 func Run(ctx context.Context, c Command) (Result, error) {
-	return runWith(ctx, c, supervise)
+	return runWith(ctx, c, killGrace, supervise)
 }
 
-func runWith(ctx context.Context, c Command, supervise func(context.Context, Command) (Result, error)) (Result, error) {
+// runWith gives the program the grace to end once ctx has.
+func runWith(ctx context.Context, c Command, grace time.Duration, supervise func(context.Context, Command) (Result, error)) (Result, error) {
 	if !filepath.IsAbs(c.Path) {
 		return noResult(), fmt.Errorf("run %q: the path is not absolute", c.Path)
 	}
@@ -87,7 +89,7 @@ func runWith(ctx context.Context, c Command, supervise func(context.Context, Com
 	res, err := Go(ctx, slot, func(ctx context.Context) (*Result, error) {
 		res, err := supervise(ctx, c)
 		return &res, err
-	}).wait(killGrace)
+	}).wait(grace)
 	if slot.Hung() {
 		unreaped.Store(c.Path, slot)
 		err = fmt.Errorf("left behind, it cannot be killed: %w", err)
@@ -106,6 +108,30 @@ func noResult() Result { return Result{ExitCode: -1} }
 
 // supervise starts the program, waits for its end and reaps it.
 func supervise(parent context.Context, c Command) (Result, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	over := &LimitError{What: "its output", Max: orDefault(c.MaxOutput, defaultMaxOutput), Key: c.LimitKey}
+	stdout := &capture{max: over.Max, full: func() error { cancel(over); return over }}
+	stderr := &capture{max: orDefault(c.MaxStderr, defaultMaxStderr)}
+	p := &program{Command: c, parent: parent, ctx: ctx, stdout: stdout, stderr: stderr}
+	res, err := p.run()
+	res.Stdout, res.Stderr = stdout.buf, stderr.buf
+	return res, err
+}
+
+// program is one start of a Command.
+type program struct {
+	Command
+	// parent ends when the caller gives up, ctx for further reasons: its cause is one
+	// of them.
+	parent, ctx    context.Context
+	stdout, stderr io.Writer
+	// grace is the time between SIGTERM and SIGKILL; 0 is SIGKILL at once.
+	grace time.Duration
+}
+
+// run starts the program, waits for its end and reaps it. The result lacks the output.
+func (p *program) run() (Result, error) {
 	// Pdeathsig kills the child when the thread that forked it exits, and the
 	// runtime ends the thread of a goroutine that exits while locked to it. Being
 	// locked here, from the fork to the reaping, keeps others off this thread.
@@ -113,44 +139,43 @@ func supervise(parent context.Context, c Command) (Result, error) {
 	defer runtime.UnlockOSThread()
 
 	start := time.Now()
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	over := &LimitError{What: "its output", Max: orDefault(c.MaxOutput, defaultMaxOutput), Key: c.LimitKey}
-	stdout := &capture{max: over.Max, full: func() error { cancel(over); return over }}
-	stderr := &capture{max: orDefault(c.MaxStderr, defaultMaxStderr)}
-
-	cmd := exec.CommandContext(ctx, c.Path, c.Args...) //nolint:gosec // the caller's path and arguments are fixed in code
-	cmd.Env, cmd.Dir = c.Env, c.Dir
+	cmd := exec.CommandContext(p.ctx, p.Path, p.Args...) //nolint:gosec // the caller's path and arguments are fixed in code
+	cmd.Env, cmd.Dir = p.Env, p.Dir
 	if cmd.Env == nil {
 		cmd.Env = minimalEnv()
 	}
 	if cmd.Dir == "" {
 		cmd.Dir = defaultDir
 	}
-	if c.Stdin != nil {
-		cmd.Stdin = bytes.NewReader(c.Stdin)
+	if p.Stdin != nil {
+		cmd.Stdin = bytes.NewReader(p.Stdin)
 	}
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	cmd.WaitDelay = pipeDelay
-	group := newGroup(cmd)
+	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
+	// From when ctx ended this is also how long the program itself may live.
+	cmd.WaitDelay = p.grace + pipeDelay
+	group := newGroup(cmd, p.grace)
 	if err := cmd.Start(); err != nil {
 		res := noResult()
 		res.Duration = time.Since(start)
 		return res, startError(cmd, err)
 	}
 	err := group.wait(cmd)
-	res := Result{Stdout: stdout.buf, Stderr: stderr.buf, ExitCode: -1, Duration: time.Since(start)}
+	res := Result{ExitCode: -1, Duration: time.Since(start)}
 	if cmd.ProcessState != nil {
 		res.ExitCode = cmd.ProcessState.ExitCode()
 		res.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	return res, endError(parent, ctx, start, cmd, err)
+	return res, endError(p.parent, p.ctx, start, cmd, err)
 }
 
 // endError tells an answer from a failure, given what Wait returned.
 func endError(parent, ctx context.Context, start time.Time, cmd *exec.Cmd, err error) error {
-	if over, ok := errors.AsType[*LimitError](context.Cause(ctx)); ok {
+	cause := context.Cause(ctx)
+	if over, ok := errors.AsType[*LimitError](cause); ok {
 		return over
+	}
+	if failed, ok := errors.AsType[*outputError](cause); ok {
+		return fmt.Errorf("taking its output: %w", failed.error)
 	}
 	_, exitErr := errors.AsType[*exec.ExitError](err)
 	switch state := cmd.ProcessState; {

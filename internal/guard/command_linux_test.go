@@ -6,6 +6,7 @@ package guard
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -21,6 +22,14 @@ import (
 func init() {
 	helpers["run"] = helperRun
 	helpers["reaper"] = helperReaper
+	helpers["stream"] = helperStream
+}
+
+// helperStream is helperRun with a program that runs for long.
+func helperStream() int {
+	_, err := Stream(context.Background(), Command{Path: os.Args[1]}, io.Discard)
+	fmt.Println(err)
+	return 1
 }
 
 // helperRun runs a program until somebody kills this process.
@@ -58,15 +67,19 @@ func helper(ctx context.Context, t *testing.T, name string, args ...string) *exe
 }
 
 func TestProgramDiesWithTheCollector(t *testing.T) {
-	tool := script(t, `echo $$ > "$D/pid"
+	for _, how := range []string{"run", "stream"} {
+		t.Run(how, func(t *testing.T) {
+			tool := script(t, `echo $$ > "$D/pid"
 exec sleep 1000`)
-	parent := helper(bounded(t), t, "run", tool)
-	require.NoError(t, parent.Start())
-	pid := pidIn(t, tool, "pid")
-	require.False(t, gone(pid))
-	require.NoError(t, parent.Process.Kill())
-	require.Error(t, parent.Wait())
-	requireGone(t, pid)
+			parent := helper(bounded(t), t, how, tool)
+			require.NoError(t, parent.Start())
+			pid := pidIn(t, tool, "pid")
+			require.False(t, gone(pid))
+			require.NoError(t, parent.Process.Kill())
+			require.Error(t, parent.Wait())
+			requireGone(t, pid)
+		})
+	}
 }
 
 func TestRunReapsOrphansAsProcessOne(t *testing.T) {
@@ -152,6 +165,22 @@ func TestRunReturnsWhenADaemonHoldsThePipe(t *testing.T) {
 	}
 }
 
+func TestStreamReturnsWhenADaemonHoldsThePipe(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("no setsid here")
+	}
+	defer requireNoChildren(t)
+	tool := script(t, escape+"exec sleep 1000")
+	ctx, out, _ := endsWhen(t, "done\n")
+	start := time.Now()
+	_, err := Stream(ctx, Command{Path: tool}, out)
+	daemon := pidIn(t, tool, "daemon")
+	defer func() { _ = unix.Kill(daemon, unix.SIGKILL) }()
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Less(t, time.Since(start), tooLong)
+	requireGone(t, pidIn(t, tool, "pid"))
+}
+
 func TestRunLeavesNoDescriptors(t *testing.T) {
 	hang, fine := script(t, `exec sleep 1000`), script(t, `echo fine`)
 	open := func() int {
@@ -168,6 +197,8 @@ func TestRunLeavesNoDescriptors(t *testing.T) {
 		require.NoError(t, err)
 		_, err = Run(bounded(t), Command{Path: "/no/such/tool"})
 		require.Error(t, err)
+		_, err = Stream(bounded(t), Command{Path: fine}, io.Discard)
+		require.NoError(t, err)
 		_, err = ReadFile("/no/such/file", 1)
 		require.Error(t, err)
 		_, err = ReadFile("/proc/self/stat", 1)

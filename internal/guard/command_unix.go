@@ -36,10 +36,17 @@ type group struct {
 	over bool // the program ended: its pid, and so the group's, may be somebody else's soon
 }
 
-func newGroup(cmd *exec.Cmd) *group {
+// newGroup gives the group the grace to end by itself when the command is cancelled.
+func newGroup(cmd *exec.Cmd, grace time.Duration) *group {
 	g := &group{}
 	cmd.SysProcAttr = groupAttr()
-	cmd.Cancel = func() error { return g.kill(cmd.Process.Pid, false) }
+	cmd.Cancel = func() error {
+		if grace <= 0 {
+			return g.signal(cmd.Process.Pid, unix.SIGKILL, false)
+		}
+		time.AfterFunc(grace, func() { _ = g.signal(cmd.Process.Pid, unix.SIGKILL, false) })
+		return g.signal(cmd.Process.Pid, unix.SIGTERM, false)
+	}
 	return g
 }
 
@@ -47,15 +54,15 @@ func newGroup(cmd *exec.Cmd) *group {
 func (g *group) wait(cmd *exec.Cmd) error {
 	pid := cmd.Process.Pid
 	if awaitExit(pid) {
-		_ = g.kill(pid, true)
+		_ = g.signal(pid, unix.SIGKILL, true)
 	}
 	err := cmd.Wait()
-	_ = g.kill(pid, true) // where awaitExit cannot tell
+	_ = g.signal(pid, unix.SIGKILL, true) // where awaitExit cannot tell
 	reapOrphans(pid)
 	return err
 }
 
-func (g *group) kill(pid int, last bool) error {
+func (g *group) signal(pid int, sig unix.Signal, last bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.over {
@@ -64,7 +71,7 @@ func (g *group) kill(pid int, last bool) error {
 	g.over = last
 	// A member with another user id (set-user-id programs) cannot be killed; the
 	// others are, and there is nothing else to do about it.
-	_ = unix.Kill(-pid, unix.SIGKILL)
+	_ = unix.Kill(-pid, sig)
 	return nil
 }
 

@@ -355,7 +355,7 @@ func TestRunLeavesAProgramThatCannotBeKilledBehindOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		res, err := runWith(ctx, Command{Path: path}, stuck)
+		res, err := runWith(ctx, Command{Path: path}, killGrace, stuck)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "left behind, it cannot be killed")
 		assert.Equal(t, -1, res.ExitCode)
@@ -376,7 +376,7 @@ func TestRunLeavesAProgramThatCannotBeKilledBehindOnce(t *testing.T) {
 }
 
 func TestRunSurvivesAPanic(t *testing.T) {
-	_, err := runWith(t.Context(), Command{Path: "/tool"}, func(context.Context, Command) (Result, error) { panic("boom") })
+	_, err := runWith(t.Context(), Command{Path: "/tool"}, killGrace, func(context.Context, Command) (Result, error) { panic("boom") })
 	require.ErrorContains(t, err, "run /tool: panic: boom")
 }
 

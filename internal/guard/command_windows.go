@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 const defaultDir = ""
@@ -24,7 +25,8 @@ func minimalEnv() []string {
 // group is the program alone: a group of processes would be a job object.
 type group struct{}
 
-func newGroup(cmd *exec.Cmd) *group {
+// newGroup has no grace to give: programs cannot be asked to end.
+func newGroup(cmd *exec.Cmd, _ time.Duration) *group {
 	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true}
 	return &group{}
 }

@@ -6,7 +6,9 @@
 //
 //   - [Call] and [Go] bound a call that may never come back (statfs on a dead mount, a
 //     vendor library, a file of a hung driver) and leave at most one behind.
-//   - [Run] bounds a program: its time, its output, its children, its environment.
+//   - [Run] bounds a program: its time, its output, its children, its environment;
+//     [Stream] is for one that runs for long, [Lines] for what it prints, [Restarts] for
+//     when it ends.
 //   - [ReadFile], [ReadInto] and [LimitReader] bound the bytes of a reading.
 package guard
 

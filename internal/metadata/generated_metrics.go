@@ -9205,7 +9205,7 @@ type metricTrnExecutionErrors struct {
 // init fills trn.execution_errors metric with initial data.
 func (m *metricTrnExecutionErrors) init() {
 	m.data.SetName("trn.execution_errors")
-	m.data.SetDescription("Failed executions since the receiver started, by kind of error: execution_stats.error_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetDescription("Failed executions since the receiver started, on a workload since it was first seen, by kind of error: execution_stats.error_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_errors_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -9259,7 +9259,7 @@ type metricTrnExecutionLatency struct {
 // init fills trn.execution_latency metric with initial data.
 func (m *metricTrnExecutionLatency) init() {
 	m.data.SetName("trn.execution_latency")
-	m.data.SetDescription("Percentiles of the execution time in the tool's last period: execution_stats.latency_stats of neuron-monitor, total_latency (with the host's part) and device_latency; percentiles cannot be added up, so that of several runtimes on one resource the largest is taken. Absent when nothing ran.")
+	m.data.SetDescription("Percentiles of the execution time in the tool's last period: execution_stats.latency_stats of neuron-monitor (of neuron-monitor-prometheus: `execution_latency_seconds` as total), total_latency (with the host's part) and device_latency; percentiles cannot be added up, so that of several runtimes on one resource the largest is taken. Absent when nothing ran.")
 	m.data.SetUnit("s")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -9312,7 +9312,7 @@ type metricTrnExecutionStatus struct {
 // init fills trn.execution_status metric with initial data.
 func (m *metricTrnExecutionStatus) init() {
 	m.data.SetName("trn.execution_status")
-	m.data.SetDescription("Executions since the receiver started, by outcome: execution_stats.execution_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetDescription("Executions since the receiver started, on a workload since it was first seen, by outcome: execution_stats.execution_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_status_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
 	m.data.SetUnit("{execution}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -9366,7 +9366,7 @@ type metricTrnHostTotalMemoryUsage struct {
 // init fills trn.host_total_memory_usage metric with initial data.
 func (m *metricTrnHostTotalMemoryUsage) init() {
 	m.data.SetName("trn.host_total_memory_usage")
-	m.data.SetDescription("Host memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.host of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetDescription("Host memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.host of neuron-monitor (of neuron-monitor-prometheus: `neuron_runtime_memory_used_bytes`, memory_location host), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9416,7 +9416,7 @@ type metricTrnHostTotalMemoryUsageApplicationMemory struct {
 // init fills trn.host_total_memory_usage.application_memory metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageApplicationMemory) init() {
 	m.data.SetName("trn.host_total_memory_usage.application_memory")
-	m.data.SetDescription("Host memory used by the application, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.application_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Host memory used by the application, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.application_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9466,7 +9466,7 @@ type metricTrnHostTotalMemoryUsageCollectives struct {
 // init fills trn.host_total_memory_usage.collectives metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageCollectives) init() {
 	m.data.SetName("trn.host_total_memory_usage.collectives")
-	m.data.SetDescription("Host memory used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Host memory used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9516,7 +9516,7 @@ type metricTrnHostTotalMemoryUsageConstants struct {
 // init fills trn.host_total_memory_usage.constants metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageConstants) init() {
 	m.data.SetName("trn.host_total_memory_usage.constants")
-	m.data.SetDescription("Host memory used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Host memory used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9566,7 +9566,7 @@ type metricTrnHostTotalMemoryUsageDmaBuffers struct {
 // init fills trn.host_total_memory_usage.dma_buffers metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageDmaBuffers) init() {
 	m.data.SetName("trn.host_total_memory_usage.dma_buffers")
-	m.data.SetDescription("Host memory used by DMA buffers, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_buffers of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Host memory used by DMA buffers, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_buffers of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9616,7 +9616,7 @@ type metricTrnHostTotalMemoryUsageDmaRings struct {
 // init fills trn.host_total_memory_usage.dma_rings metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageDmaRings) init() {
 	m.data.SetName("trn.host_total_memory_usage.dma_rings")
-	m.data.SetDescription("Host memory used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Host memory used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9666,7 +9666,7 @@ type metricTrnHostTotalMemoryUsageDriverMemory struct {
 // init fills trn.host_total_memory_usage.driver_memory metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageDriverMemory) init() {
 	m.data.SetName("trn.host_total_memory_usage.driver_memory")
-	m.data.SetDescription("Host memory used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Host memory used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9716,7 +9716,7 @@ type metricTrnHostTotalMemoryUsageNonsharedScratchpad struct {
 // init fills trn.host_total_memory_usage.nonshared_scratchpad metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageNonsharedScratchpad) init() {
 	m.data.SetName("trn.host_total_memory_usage.nonshared_scratchpad")
-	m.data.SetDescription("Host memory used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Host memory used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9766,7 +9766,7 @@ type metricTrnHostTotalMemoryUsageNotifications struct {
 // init fills trn.host_total_memory_usage.notifications metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageNotifications) init() {
 	m.data.SetName("trn.host_total_memory_usage.notifications")
-	m.data.SetDescription("Host memory used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Host memory used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9816,7 +9816,7 @@ type metricTrnHostTotalMemoryUsageTensors struct {
 // init fills trn.host_total_memory_usage.tensors metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageTensors) init() {
 	m.data.SetName("trn.host_total_memory_usage.tensors")
-	m.data.SetDescription("Host memory used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Host memory used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9866,7 +9866,7 @@ type metricTrnHostTotalMemoryUsageUncategorized struct {
 // init fills trn.host_total_memory_usage.uncategorized metric with initial data.
 func (m *metricTrnHostTotalMemoryUsageUncategorized) init() {
 	m.data.SetName("trn.host_total_memory_usage.uncategorized")
-	m.data.SetDescription("Host memory used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Host memory used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -9916,7 +9916,7 @@ type metricTrnMemEccCorrected struct {
 // init fills trn.mem_ecc_corrected metric with initial data.
 func (m *metricTrnMemEccCorrected) init() {
 	m.data.SetName("trn.mem_ecc_corrected")
-	m.data.SetDescription("Corrected ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetDescription("Corrected ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_corrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -9970,7 +9970,7 @@ type metricTrnMemEccUncorrected struct {
 // init fills trn.mem_ecc_uncorrected metric with initial data.
 func (m *metricTrnMemEccUncorrected) init() {
 	m.data.SetName("trn.mem_ecc_uncorrected")
-	m.data.SetDescription("Uncorrectable ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetDescription("Uncorrectable ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_uncorrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -10024,7 +10024,7 @@ type metricTrnNeuronDeviceTotalMemoryUsage struct {
 // init fills trn.neuron_device_total_memory_usage metric with initial data.
 func (m *metricTrnNeuronDeviceTotalMemoryUsage) init() {
 	m.data.SetName("trn.neuron_device_total_memory_usage")
-	m.data.SetDescription("Device memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.neuron_device of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
+	m.data.SetDescription("Device memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.neuron_device of neuron-monitor (of neuron-monitor-prometheus: `neuron_runtime_memory_used_bytes`, memory_location neuron_device), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 }
@@ -10074,7 +10074,7 @@ type metricTrnNeuroncoreMemoryUsageCollectives struct {
 // init fills trn.neuroncore_memory_usage.collectives metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageCollectives) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.collectives")
-	m.data.SetDescription("Device memory of a NeuronCore used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Device memory of a NeuronCore used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.collectives of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_collectives`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10126,7 +10126,7 @@ type metricTrnNeuroncoreMemoryUsageConstants struct {
 // init fills trn.neuroncore_memory_usage.constants metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageConstants) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.constants")
-	m.data.SetDescription("Device memory of a NeuronCore used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Device memory of a NeuronCore used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.constants of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_constants`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10178,7 +10178,7 @@ type metricTrnNeuroncoreMemoryUsageDmaRings struct {
 // init fills trn.neuroncore_memory_usage.dma_rings metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageDmaRings) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.dma_rings")
-	m.data.SetDescription("Device memory of a NeuronCore used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Device memory of a NeuronCore used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.dma_rings of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_dma_rings`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10230,7 +10230,7 @@ type metricTrnNeuroncoreMemoryUsageDriverMemory struct {
 // init fills trn.neuroncore_memory_usage.driver_memory metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageDriverMemory) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.driver_memory")
-	m.data.SetDescription("Device memory of a NeuronCore used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Device memory of a NeuronCore used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.driver_memory of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_driver_memory`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10282,7 +10282,7 @@ type metricTrnNeuroncoreMemoryUsageModelCode struct {
 // init fills trn.neuroncore_memory_usage.model_code metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageModelCode) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.model_code")
-	m.data.SetDescription("Device memory of a NeuronCore used by the code of loaded models, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_code of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Device memory of a NeuronCore used by the code of loaded models, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_code of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_model_code`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10334,7 +10334,7 @@ type metricTrnNeuroncoreMemoryUsageModelSharedScratchpad struct {
 // init fills trn.neuroncore_memory_usage.model_shared_scratchpad metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageModelSharedScratchpad) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.model_shared_scratchpad")
-	m.data.SetDescription("Device memory of a NeuronCore used by the models' shared scratchpad, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_shared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Device memory of a NeuronCore used by the models' shared scratchpad, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_shared_scratchpad of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_model_shared_scratchpad`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10386,7 +10386,7 @@ type metricTrnNeuroncoreMemoryUsageNonsharedScratchpad struct {
 // init fills trn.neuroncore_memory_usage.nonshared_scratchpad metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageNonsharedScratchpad) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.nonshared_scratchpad")
-	m.data.SetDescription("Device memory of a NeuronCore used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Device memory of a NeuronCore used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.nonshared_scratchpad of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_nonshared_scratchpad`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10438,7 +10438,7 @@ type metricTrnNeuroncoreMemoryUsageNotifications struct {
 // init fills trn.neuroncore_memory_usage.notifications metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageNotifications) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.notifications")
-	m.data.SetDescription("Device memory of a NeuronCore used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Device memory of a NeuronCore used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.notifications of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_notifications`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10490,7 +10490,7 @@ type metricTrnNeuroncoreMemoryUsageRuntimeMemory struct {
 // init fills trn.neuroncore_memory_usage.runtime_memory metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageRuntimeMemory) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.runtime_memory")
-	m.data.SetDescription("Device memory of a NeuronCore used by the runtime itself, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.runtime_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Device memory of a NeuronCore used by the runtime itself, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.runtime_memory of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_runtime_memory`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10542,7 +10542,7 @@ type metricTrnNeuroncoreMemoryUsageTensors struct {
 // init fills trn.neuroncore_memory_usage.tensors metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageTensors) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.tensors")
-	m.data.SetDescription("Device memory of a NeuronCore used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
+	m.data.SetDescription("Device memory of a NeuronCore used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.tensors of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_tensors`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10594,7 +10594,7 @@ type metricTrnNeuroncoreMemoryUsageUncategorized struct {
 // init fills trn.neuroncore_memory_usage.uncategorized metric with initial data.
 func (m *metricTrnNeuroncoreMemoryUsageUncategorized) init() {
 	m.data.SetName("trn.neuroncore_memory_usage.uncategorized")
-	m.data.SetDescription("Device memory of a NeuronCore used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
+	m.data.SetDescription("Device memory of a NeuronCore used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.uncategorized of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_uncategorized`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.")
 	m.data.SetUnit("By")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10646,7 +10646,7 @@ type metricTrnNeuroncoreUtilization struct {
 // init fills trn.neuroncore_utilization metric with initial data.
 func (m *metricTrnNeuroncoreUtilization) init() {
 	m.data.SetName("trn.neuroncore_utilization")
-	m.data.SetDescription("Utilisation of a NeuronCore in the tool's last period: neuroncore_counters.neuroncores_in_use.CORE.neuroncore_utilization of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error. 0 to 100, sums above are cut to 100. Also absent when the period was below 0.1 s.")
+	m.data.SetDescription("Utilisation of a NeuronCore in the tool's last period: neuroncore_counters.neuroncores_in_use.CORE.neuroncore_utilization of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_utilization_ratio` x 100), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error. 0 to 100, sums above are cut to 100. Also absent when the period was below 0.1 s.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -10698,7 +10698,7 @@ type metricTrnSramEccCorrected struct {
 // init fills trn.sram_ecc_corrected metric with initial data.
 func (m *metricTrnSramEccCorrected) init() {
 	m.data.SetName("trn.sram_ecc_corrected")
-	m.data.SetDescription("Corrected ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetDescription("Corrected ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_corrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)
@@ -10752,7 +10752,7 @@ type metricTrnSramEccUncorrected struct {
 // init fills trn.sram_ecc_uncorrected metric with initial data.
 func (m *metricTrnSramEccUncorrected) init() {
 	m.data.SetName("trn.sram_ecc_uncorrected")
-	m.data.SetDescription("Uncorrectable ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.")
+	m.data.SetDescription("Uncorrectable ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_uncorrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.")
 	m.data.SetUnit("{error}")
 	m.data.SetEmptySum()
 	m.data.Sum().SetIsMonotonic(true)

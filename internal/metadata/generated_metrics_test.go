@@ -3942,7 +3942,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_errors"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Failed executions since the receiver started, by kind of error: execution_stats.error_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Failed executions since the receiver started, on a workload since it was first seen, by kind of error: execution_stats.error_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_errors_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3959,7 +3959,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_latency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Percentiles of the execution time in the tool's last period: execution_stats.latency_stats of neuron-monitor, total_latency (with the host's part) and device_latency; percentiles cannot be added up, so that of several runtimes on one resource the largest is taken. Absent when nothing ran.", mi.Description())
+					assert.Equal(t, "Percentiles of the execution time in the tool's last period: execution_stats.latency_stats of neuron-monitor (of neuron-monitor-prometheus: `execution_latency_seconds` as total), total_latency (with the host's part) and device_latency; percentiles cannot be added up, so that of several runtimes on one resource the largest is taken. Absent when nothing ran.", mi.Description())
 					assert.Equal(t, "s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3977,7 +3977,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.execution_status"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Executions since the receiver started, by outcome: execution_stats.execution_summary of neuron-monitor, counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Executions since the receiver started, on a workload since it was first seen, by outcome: execution_stats.execution_summary of neuron-monitor (of neuron-monitor-prometheus: `execution_status_total`, since the exporter counts), counts per period, each line added up once over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "{execution}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -3994,7 +3994,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.host of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Host memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.host of neuron-monitor (of neuron-monitor-prometheus: `neuron_runtime_memory_used_bytes`, memory_location host), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4006,7 +4006,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.application_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by the application, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.application_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by the application, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.application_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4018,7 +4018,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.collectives"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4030,7 +4030,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.constants"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4042,7 +4042,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.dma_buffers"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by DMA buffers, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_buffers of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by DMA buffers, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_buffers of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4054,7 +4054,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.dma_rings"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4066,7 +4066,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.driver_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4078,7 +4078,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.nonshared_scratchpad"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4090,7 +4090,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.notifications"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4102,7 +4102,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.tensors"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Host memory used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4114,7 +4114,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.host_total_memory_usage.uncategorized"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Host memory used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Host memory used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.host.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know, and from neuron-monitor-prometheus.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4126,7 +4126,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.mem_ecc_corrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Corrected ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Corrected ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_corrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -4143,7 +4143,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.mem_ecc_uncorrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Uncorrectable ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Uncorrectable ECC errors of the device memory of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].mem_ecc_uncorrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -4160,7 +4160,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuron_device_total_memory_usage"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.neuron_device of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
+					assert.Equal(t, "Device memory used by the Neuron runtimes, in bytes: memory_used.neuron_runtime_used_bytes.neuron_device of neuron-monitor (of neuron-monitor-prometheus: `neuron_runtime_memory_used_bytes`, memory_location neuron_device), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4172,7 +4172,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.collectives"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.collectives of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by collectives, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.collectives of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_collectives`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4187,7 +4187,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.constants"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.constants of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by constants, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.constants of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_constants`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4202,7 +4202,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.dma_rings"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.dma_rings of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by DMA rings, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.dma_rings of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_dma_rings`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4217,7 +4217,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.driver_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.driver_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the driver, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.driver_memory of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_driver_memory`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4232,7 +4232,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.model_code"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the code of loaded models, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_code of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the code of loaded models, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_code of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_model_code`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4247,7 +4247,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.model_shared_scratchpad"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the models' shared scratchpad, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_shared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the models' shared scratchpad, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.model_shared_scratchpad of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_model_shared_scratchpad`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4262,7 +4262,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.nonshared_scratchpad"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.nonshared_scratchpad of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by scratchpads that are not shared, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.nonshared_scratchpad of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_nonshared_scratchpad`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4277,7 +4277,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.notifications"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.notifications of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by notifications, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.notifications of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_notifications`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4292,7 +4292,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.runtime_memory"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by the runtime itself, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.runtime_memory of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by the runtime itself, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.runtime_memory of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_runtime_memory`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4307,7 +4307,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.tensors"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.tensors of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by tensors, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.tensors of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_tensors`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and before Neuron 2.4.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4322,7 +4322,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_memory_usage.uncategorized"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Device memory of a NeuronCore used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.uncategorized of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
+					assert.Equal(t, "Device memory of a NeuronCore used by what the driver puts in no category, in bytes: memory_used.neuron_runtime_used_bytes.usage_breakdown.neuroncore_memory_usage.CORE.uncategorized of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_memory_usage_uncategorized`), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error and with drivers that do not report this part, which W&B's list does not know.", mi.Description())
 					assert.Equal(t, "By", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4337,7 +4337,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.neuroncore_utilization"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Utilisation of a NeuronCore in the tool's last period: neuroncore_counters.neuroncores_in_use.CORE.neuroncore_utilization of neuron-monitor, added up over the runtimes of the resource. Absent without a runtime and when the group reports an error. 0 to 100, sums above are cut to 100. Also absent when the period was below 0.1 s.", mi.Description())
+					assert.Equal(t, "Utilisation of a NeuronCore in the tool's last period: neuroncore_counters.neuroncores_in_use.CORE.neuroncore_utilization of neuron-monitor (of neuron-monitor-prometheus: `neuroncore_utilization_ratio` x 100), added up over the runtimes of the resource. Absent without a runtime and when the group reports an error. 0 to 100, sums above are cut to 100. Also absent when the period was below 0.1 s.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -4352,7 +4352,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.sram_ecc_corrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Corrected ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_corrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Corrected ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_corrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())
@@ -4369,7 +4369,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["trn.sram_ecc_uncorrected"] = true
 					assert.Equal(t, pmetric.MetricTypeSum, mi.Type())
 					assert.Equal(t, 1, mi.Sum().DataPoints().Len())
-					assert.Equal(t, "Uncorrectable ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_uncorrected of neuron-monitor, a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
+					assert.Equal(t, "Uncorrectable ECC errors of the SRAM of a Neuron device since the receiver started: system_data.neuron_hw_counters.neuron_devices[].sram_ecc_uncorrected of neuron-monitor (of neuron-monitor-prometheus: `hardware_ecc_events_total`, since the exporter counts), a count per period, each line added up once. Absent when the tool gives no hardware counters.", mi.Description())
 					assert.Equal(t, "{error}", mi.Unit())
 					assert.True(t, mi.Sum().IsMonotonic())
 					assert.Equal(t, pmetric.AggregationTemporalityCumulative, mi.Sum().AggregationTemporality())

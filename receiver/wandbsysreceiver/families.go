@@ -10,6 +10,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/trainium"
 )
 
 // families lists what this build can measure. A new family is one line here
@@ -21,5 +22,6 @@ func families() []scrapers.Factory {
 		amd.NewFactory(),
 		openmetrics.NewFactory(),
 		tpu.NewFactory(),
+		trainium.NewFactory(),
 	}
 }
