@@ -8,6 +8,7 @@ TOOLS  := $(CURDIR)/.tools
 BINARY := bin/otelcol-wandbsys
 # The tools' versions are those of internal/tools/go.mod.
 TOOLS_MOD := internal/tools/go.mod internal/tools/go.sum
+PROTO_TOOLS := $(TOOLS)/protogen $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
 # Systems beside this one that must compile.
 CROSS := darwin/arm64 darwin/amd64 windows/amd64
 FUZZTIME ?= 50000x
@@ -27,8 +28,10 @@ run: build ## build the collector and show this machine's metrics live (PID=n: w
 	@WANDBSYS_PID="$${PID:-$(or $(PID),self)}" $(BINARY) --config config/quickstart.yaml
 
 .PHONY: build
-build: build/main.go ## build bin/otelcol-wandbsys
+build: build/main.go ## build bin/otelcol-wandbsys, and bin/libtpu-reader where TPUs are
 	@scripts/compile build $(abspath $(BINARY))
+	@case "$$(go env GOOS)/$$(go env GOARCH)" in linux/amd64|linux/arm64) \
+		CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(dir $(abspath $(BINARY))) ./cmd/libtpu-reader ;; esac
 
 # ocb writes the collector's main package; the compiler is run by us, for ocb
 # shows nothing for the minutes that a cold compile takes.
@@ -61,8 +64,9 @@ bench-host: ## the comparisons alone
 	go test -run '^$$' -bench BenchmarkDiscovery -benchtime 10x ./internal/workload
 
 .PHONY: generate
-generate: $(TOOLS)/mdatagen ## regenerate internal/metadata and documentation.md from metadata.yaml
+generate: $(TOOLS)/mdatagen $(PROTO_TOOLS) ## regenerate what metadata.yaml and the .proto files describe
 	@set -e; d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; ln -s "$(CURDIR)" "$$d/wandbsys"; cd "$$d/wandbsys" && "$(TOOLS)/mdatagen" metadata.yaml
+	@$(TOOLS)/protogen . internal/scrapers/tpu/runtimepb/runtime.proto $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint
@@ -100,6 +104,12 @@ $(TOOLS)/builder: $(TOOLS_MOD)
 	@echo "Building ocb..."; $(call tool,go.opentelemetry.io/collector/cmd/builder)
 $(TOOLS)/mdatagen: $(TOOLS_MOD)
 	@echo "Building mdatagen..."; $(call tool,go.opentelemetry.io/collector/cmd/mdatagen)
+$(TOOLS)/protogen: $(TOOLS_MOD) internal/tools/protogen/main.go
+	@echo "Building protogen..."; $(call tool,./protogen)
+$(TOOLS)/protoc-gen-go: $(TOOLS_MOD)
+	@$(call tool,google.golang.org/protobuf/cmd/protoc-gen-go)
+$(TOOLS)/protoc-gen-go-grpc: $(TOOLS_MOD)
+	@$(call tool,google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 $(TOOLS)/golangci-lint: $(TOOLS_MOD)
 	@echo "Building golangci-lint (takes minutes the first time)..."; $(call tool,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 $(TOOLS)/govulncheck: $(TOOLS_MOD)

@@ -927,7 +927,7 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuDutyCycle: metricInfo{
 		Name:       "tpu.dutyCycle",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuGrpcTCPDeliveryRate: metricInfo{
 		Name:       "tpu.grpcTcpDeliveryRate",
@@ -939,15 +939,15 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuHbmCapacityTotal: metricInfo{
 		Name:       "tpu.hbmCapacityTotal",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuHbmCapacityUsage: metricInfo{
 		Name:       "tpu.hbmCapacityUsage",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuHbmMemoryUsage: metricInfo{
 		Name:       "tpu.hbmMemoryUsage",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuHloExecTiming: metricInfo{
 		Name:       "tpu.hloExecTiming",
@@ -975,7 +975,7 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuRuntimeHbmUtilization: metricInfo{
 		Name:       "tpu.runtimeHbmUtilization",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuTensorcoreIdleDuration: metricInfo{
 		Name:       "tpu.tensorcoreIdleDuration",
@@ -983,7 +983,7 @@ var MetricsInfo = metricsInfo{
 	},
 	TpuTensorcoreUtilization: metricInfo{
 		Name:       "tpu.tensorcoreUtilization",
-		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint"},
+		Attributes: []string{"tpu_index", "tpu.device_id", "tpu.chip_id", "tpu.endpoint", "tpu.k8s.namespace.name", "tpu.k8s.pod.name", "tpu.k8s.container.name"},
 	},
 	TpuThrottleScore: metricInfo{
 		Name:       "tpu.throttleScore",
@@ -1389,6 +1389,24 @@ func WithTpuDeviceIDMetricAttribute(tpuDeviceIDAttributeValue int64) MetricAttri
 func WithTpuEndpointMetricAttribute(tpuEndpointAttributeValue string) MetricAttributeOption {
 	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
 		dp.Attributes().PutStr("tpu.endpoint", tpuEndpointAttributeValue)
+	})
+}
+
+func WithTpuK8sContainerNameMetricAttribute(tpuK8sContainerNameAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("k8s.container.name", tpuK8sContainerNameAttributeValue)
+	})
+}
+
+func WithTpuK8sNamespaceNameMetricAttribute(tpuK8sNamespaceNameAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("k8s.namespace.name", tpuK8sNamespaceNameAttributeValue)
+	})
+}
+
+func WithTpuK8sPodNameMetricAttribute(tpuK8sPodNameAttributeValue string) MetricAttributeOption {
+	return metricAttributeOptionFunc(func(dp pmetric.NumberDataPoint) {
+		dp.Attributes().PutStr("k8s.pod.name", tpuK8sPodNameAttributeValue)
 	})
 }
 
@@ -8165,7 +8183,7 @@ type metricTpuBufferTransferLatency struct {
 // init fills tpu.bufferTransferLatency metric with initial data.
 func (m *metricTpuBufferTransferLatency) init() {
 	m.data.SetName("tpu.bufferTransferLatency")
-	m.data.SetDescription("Time of a buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("Time of a buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.dcn_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8218,7 +8236,7 @@ type metricTpuCollectiveE2ELatency struct {
 // init fills tpu.collectiveE2ELatency metric with initial data.
 func (m *metricTpuCollectiveE2ELatency) init() {
 	m.data.SetName("tpu.collectiveE2ELatency")
-	m.data.SetDescription("Time of a collective (all-reduce, all-gather...), end to end. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size and kind of collective. gRPC: megascale.collective_end_to_end_latencies.microsecond.cumulative.distribution; libtpu SDK: `collective_e2e_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("Time of a collective (all-reduce, all-gather...), end to end. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size and kind of collective. gRPC: megascale.collective_end_to_end_latencies.microsecond.cumulative.distribution; libtpu SDK: `collective_e2e_latency`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8271,7 +8289,7 @@ type metricTpuDeviceToHostTransferLatency struct {
 // init fills tpu.deviceToHostTransferLatency metric with initial data.
 func (m *metricTpuDeviceToHostTransferLatency) init() {
 	m.data.SetName("tpu.deviceToHostTransferLatency")
-	m.data.SetDescription("Time of a transfer from device to host. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.device_to_host_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `device_to_host_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("Time of a transfer from device to host. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.device_to_host_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `device_to_host_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8379,7 +8397,7 @@ type metricTpuGrpcTCPDeliveryRate struct {
 // init fills tpu.grpcTcpDeliveryRate metric with initial data.
 func (m *metricTpuGrpcTCPDeliveryRate) init() {
 	m.data.SetName("tpu.grpcTcpDeliveryRate")
-	m.data.SetDescription("TCP delivery rate of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; libtpu SDK: `tcp_delivery_rate`, else `grpc_tcp_delivery_rate`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("TCP delivery rate of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape); all labels merged into one. gRPC: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; libtpu SDK: `tcp_delivery_rate`, else `grpc_tcp_delivery_rate`, else `grpc_tcp_delivery_rates`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("Mbit/s")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8431,7 +8449,7 @@ type metricTpuGrpcTCPMinRtt struct {
 // init fills tpu.grpcTcpMinRtt metric with initial data.
 func (m *metricTpuGrpcTCPMinRtt) init() {
 	m.data.SetName("tpu.grpcTcpMinRtt")
-	m.data.SetDescription("Smallest TCP round trip time of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; libtpu SDK: `tcp_min_rtt`, else `grpc_tcp_min_rtt`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("Smallest TCP round trip time of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape); all labels merged into one. gRPC: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; libtpu SDK: `tcp_min_rtt`, else `grpc_tcp_min_rtt`, else `grpc_tcp_min_round_trip_times`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8648,7 +8666,7 @@ type metricTpuHloExecTiming struct {
 // init fills tpu.hloExecTiming metric with initial data.
 func (m *metricTpuHloExecTiming) init() {
 	m.data.SetName("tpu.hloExecTiming")
-	m.data.SetDescription("Execution time of HLO programs. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by core. gRPC: hlo.execution.timing.distribution.microseconds; libtpu SDK: `hlo_execution_timing`, else `hlo_exec_timing`. Needs libtpu 0.0.17; absent when nothing was counted. Absent while no job runs.")
+	m.data.SetDescription("Execution time of HLO programs. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by core. gRPC: hlo.execution.timing.distribution.microseconds; libtpu SDK: `hlo_execution_timing`, else `hlo_exec_timing`. Needs libtpu 0.0.17; absent when nothing was counted. Absent while no job runs.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8753,7 +8771,7 @@ type metricTpuHostComputeLatency struct {
 // init fills tpu.hostComputeLatency metric with initial data.
 func (m *metricTpuHostComputeLatency) init() {
 	m.data.SetName("tpu.hostComputeLatency")
-	m.data.SetDescription("Time of computation on the host, MXLA included. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.mxla_compute_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_compute_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("Time of computation on the host, MXLA included. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.mxla_compute_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_compute_latency`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8806,7 +8824,7 @@ type metricTpuHostToDeviceTransferLatency struct {
 // init fills tpu.hostToDeviceTransferLatency metric with initial data.
 func (m *metricTpuHostToDeviceTransferLatency) init() {
 	m.data.SetName("tpu.hostToDeviceTransferLatency")
-	m.data.SetDescription("Time of a transfer from host to device. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.host_to_device_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_to_device_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("Time of a transfer from host to device. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.host_to_device_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_to_device_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8914,7 +8932,7 @@ type metricTpuInboundBufferTransferLatency struct {
 // init fills tpu.inboundBufferTransferLatency metric with initial data.
 func (m *metricTpuInboundBufferTransferLatency) init() {
 	m.data.SetName("tpu.inboundBufferTransferLatency")
-	m.data.SetDescription("Time of an inbound buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_inbound_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `inbound_buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
+	m.data.SetDescription("Time of an inbound buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.dcn_inbound_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `inbound_buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.")
 	m.data.SetUnit("us")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)

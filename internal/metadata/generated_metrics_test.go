@@ -449,7 +449,7 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordTpuDeviceToHostTransferLatencyDataPoint(ts, 1, "label-val", AttributeStatMean)
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuDutyCycleDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuDutyCycleDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordTpuGrpcTCPDeliveryRateDataPoint(ts, 1, AttributeStatMean)
@@ -458,13 +458,13 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordTpuGrpcTCPMinRttDataPoint(ts, 1, AttributeStatMean)
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuHbmCapacityTotalDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuHbmCapacityTotalDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuHbmCapacityUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuHbmCapacityUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 
 			allMetricsCount++
-			mb.RecordTpuHbmMemoryUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuHbmMemoryUsageDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 			defaultMetricsCount++
 			allMetricsCount++
 			mb.RecordTpuHloExecTimingDataPoint(ts, 1, "label-val", AttributeStatMean)
@@ -485,13 +485,13 @@ func TestMetricsBuilder(t *testing.T) {
 			mb.RecordTpuInboundBufferTransferLatencyDataPoint(ts, 1, "label-val", AttributeStatMean)
 
 			allMetricsCount++
-			mb.RecordTpuRuntimeHbmUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuRuntimeHbmUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 
 			allMetricsCount++
 			mb.RecordTpuTensorcoreIdleDurationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
 			defaultMetricsCount++
 			allMetricsCount++
-			mb.RecordTpuTensorcoreUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
+			mb.RecordTpuTensorcoreUtilizationDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"), WithTpuK8sNamespaceNameMetricAttribute("tpu.k8s.namespace.name-val"), WithTpuK8sPodNameMetricAttribute("tpu.k8s.pod.name-val"), WithTpuK8sContainerNameMetricAttribute("tpu.k8s.container.name-val"))
 
 			allMetricsCount++
 			mb.RecordTpuThrottleScoreDataPoint(ts, 1, 9, WithTpuDeviceIDMetricAttribute(13), WithTpuChipIDMetricAttribute(11), WithTpuEndpointMetricAttribute("tpu.endpoint-val"))
@@ -3501,7 +3501,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.bufferTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.dcn_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3519,7 +3519,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.collectiveE2ELatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a collective (all-reduce, all-gather...), end to end. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size and kind of collective. gRPC: megascale.collective_end_to_end_latencies.microsecond.cumulative.distribution; libtpu SDK: `collective_e2e_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a collective (all-reduce, all-gather...), end to end. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size and kind of collective. gRPC: megascale.collective_end_to_end_latencies.microsecond.cumulative.distribution; libtpu SDK: `collective_e2e_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3537,7 +3537,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.deviceToHostTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a transfer from device to host. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.device_to_host_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `device_to_host_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a transfer from device to host. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.device_to_host_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `device_to_host_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3574,12 +3574,21 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.grpcTcpDeliveryRate":
 					assert.False(t, validatedMetrics["tpu.grpcTcpDeliveryRate"], "Found a duplicate in the metrics slice: tpu.grpcTcpDeliveryRate")
 					validatedMetrics["tpu.grpcTcpDeliveryRate"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "TCP delivery rate of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; libtpu SDK: `tcp_delivery_rate`, else `grpc_tcp_delivery_rate`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "TCP delivery rate of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape); all labels merged into one. gRPC: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; libtpu SDK: `tcp_delivery_rate`, else `grpc_tcp_delivery_rate`, else `grpc_tcp_delivery_rates`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "Mbit/s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3594,7 +3603,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.grpcTcpMinRtt"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Smallest TCP round trip time of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started; all labels merged into one. gRPC: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; libtpu SDK: `tcp_min_rtt`, else `grpc_tcp_min_rtt`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Smallest TCP round trip time of the gRPC connections. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape); all labels merged into one. gRPC: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; libtpu SDK: `tcp_min_rtt`, else `grpc_tcp_min_rtt`, else `grpc_tcp_min_round_trip_times`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3628,6 +3637,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.hbmCapacityUsage":
 					assert.False(t, validatedMetrics["tpu.hbmCapacityUsage"], "Found a duplicate in the metrics slice: tpu.hbmCapacityUsage")
 					validatedMetrics["tpu.hbmCapacityUsage"] = true
@@ -3652,6 +3670,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.hbmMemoryUsage":
 					assert.False(t, validatedMetrics["tpu.hbmMemoryUsage"], "Found a duplicate in the metrics slice: tpu.hbmMemoryUsage")
 					validatedMetrics["tpu.hbmMemoryUsage"] = true
@@ -3676,12 +3703,21 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.hloExecTiming":
 					assert.False(t, validatedMetrics["tpu.hloExecTiming"], "Found a duplicate in the metrics slice: tpu.hloExecTiming")
 					validatedMetrics["tpu.hloExecTiming"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Execution time of HLO programs. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by core. gRPC: hlo.execution.timing.distribution.microseconds; libtpu SDK: `hlo_execution_timing`, else `hlo_exec_timing`. Needs libtpu 0.0.17; absent when nothing was counted. Absent while no job runs.", mi.Description())
+					assert.Equal(t, "Execution time of HLO programs. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by core. gRPC: hlo.execution.timing.distribution.microseconds; libtpu SDK: `hlo_execution_timing`, else `hlo_exec_timing`. Needs libtpu 0.0.17; absent when nothing was counted. Absent while no job runs.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3714,7 +3750,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.hostComputeLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of computation on the host, MXLA included. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.mxla_compute_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_compute_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of computation on the host, MXLA included. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.mxla_compute_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_compute_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3732,7 +3768,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.hostToDeviceTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of a transfer from host to device. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.host_to_device_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_to_device_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of a transfer from host to device. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.host_to_device_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `host_to_device_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3774,7 +3810,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["tpu.inboundBufferTransferLatency"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Time of an inbound buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started, by buffer size. gRPC: megascale.dcn_inbound_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `inbound_buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
+					assert.Equal(t, "Time of an inbound buffer transfer between slices over the data centre network. One point per statistic (mean, p50, p90, p95, p999; p99 with `extended`), estimated from the buckets of a distribution that is cumulative since the job started (with `distribution_window: interval` since the last scrape), by buffer size. gRPC: megascale.dcn_inbound_transfer_latencies.microsecond.cumulative.distribution; libtpu SDK: `inbound_buffer_transfer_latency`. Only in multislice jobs; absent when nothing was counted.", mi.Description())
 					assert.Equal(t, "us", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3811,6 +3847,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.tensorcoreIdleDuration":
 					assert.False(t, validatedMetrics["tpu.tensorcoreIdleDuration"], "Found a duplicate in the metrics slice: tpu.tensorcoreIdleDuration")
 					validatedMetrics["tpu.tensorcoreIdleDuration"] = true
@@ -3859,6 +3904,15 @@ func TestMetricsBuilder(t *testing.T) {
 					tpuEndpointAttrVal, ok := dp.Attributes().Get("tpu.endpoint")
 					assert.True(t, ok)
 					assert.Equal(t, "tpu.endpoint-val", tpuEndpointAttrVal.Str())
+					tpuK8sNamespaceNameAttrVal, ok := dp.Attributes().Get("k8s.namespace.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.namespace.name-val", tpuK8sNamespaceNameAttrVal.Str())
+					tpuK8sPodNameAttrVal, ok := dp.Attributes().Get("k8s.pod.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.pod.name-val", tpuK8sPodNameAttrVal.Str())
+					tpuK8sContainerNameAttrVal, ok := dp.Attributes().Get("k8s.container.name")
+					assert.True(t, ok)
+					assert.Equal(t, "tpu.k8s.container.name-val", tpuK8sContainerNameAttrVal.Str())
 				case "tpu.throttleScore":
 					assert.False(t, validatedMetrics["tpu.throttleScore"], "Found a duplicate in the metrics slice: tpu.throttleScore")
 					validatedMetrics["tpu.throttleScore"] = true

@@ -9,6 +9,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/trainium"
 )
 
@@ -20,6 +21,7 @@ func families() []scrapers.Factory {
 		nvidia.NewFactory(),
 		amd.NewFactory(),
 		openmetrics.NewFactory(),
+		tpu.NewFactory(),
 		trainium.NewFactory(),
 	}
 }

@@ -1,0 +1,33 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tpu
+
+import "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/dist"
+
+// intervals make statistics of the time since the last scrape: the runtimes count from
+// the start of the job on.
+type intervals struct {
+	earlier map[string]dist.Distribution
+}
+
+// apply replaces the statistics of what is counted. There are none at the first sight
+// of a distribution, and where nothing was counted since.
+func (v *intervals) apply(f *figures) {
+	seen := map[string]dist.Distribution{}
+	for d := range f.counted {
+		for name, now := range f.counted[d] {
+			key := startKey(distribution(d), name)
+			seen[key] = now
+			delete(f.stats[d], name)
+			earlier, known := v.earlier[key]
+			if !known {
+				continue
+			}
+			if since, ok := now.Since(&earlier); ok && since.Count > 0 {
+				f.stats[d][name] = since.Stats()
+			}
+		}
+	}
+	v.earlier = seen
+}
