@@ -60,7 +60,7 @@ func (f *finder) search() (string, error) {
 		if isExecutable(f.path) {
 			return f.path, nil
 		}
-		return "", fmt.Errorf("%w: there is no executable %s", errNotFound, f.path)
+		return "", fmt.Errorf("%w: there is no executable %s (scrapers::trainium::neuron_monitor_path)", errNotFound, f.path)
 	}
 	dirs := searchDirs(os.Getenv("PATH"))
 	for _, dir := range dirs {
@@ -68,7 +68,9 @@ func (f *finder) search() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w in %s", errNotFound, strings.Join(dirs, ", "))
+	// The cure comes first: states are cut short, and PATH may be long.
+	return "", fmt.Errorf("%w: install aws-neuronx-tools, or set scrapers::trainium::neuron_monitor_path; looked in %s",
+		errNotFound, strings.Join(dirs, ", "))
 }
 
 func searchDirs(path string) []string {

@@ -129,7 +129,7 @@ func (m *monitor) run(ctx context.Context) error {
 			Cure:   "install the Neuron driver (aws-neuronx-dkms) and tools (aws-neuronx-tools), or set scrapers::trainium::neuron_monitor_path",
 		}
 	case got.err != nil:
-		return m.sourceError("search", fmt.Errorf("%w; install aws-neuronx-tools, or set scrapers::trainium::neuron_monitor_path", got.err))
+		return m.sourceError("search", got.err)
 	}
 	m.devices = got.devices
 	m.keep(got.tool) //nolint:contextcheck // it outlives the scrape

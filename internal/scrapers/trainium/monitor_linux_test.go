@@ -106,7 +106,8 @@ func TestDevicesWithoutToolAreTrouble(t *testing.T) {
 	t.Setenv("PATH", filepath.Join(m.Root, "folder")+":relative::"+filepath.Join(m.Root, "plain"))
 	r := newRig(t, m.Root, options{})
 	_, err := r.scrape()
-	requireFault(t, err, "search", "not found in "+filepath.Join(m.Root, "folder")+", "+filepath.Join(m.Root, "plain")+", /opt/aws/neuron/bin; install aws-neuronx-tools")
+	requireFault(t, err, "search", "install aws-neuronx-tools, or set scrapers::trainium::neuron_monitor_path; looked in "+
+		filepath.Join(m.Root, "folder")+", "+filepath.Join(m.Root, "plain")+", /opt/aws/neuron/bin")
 
 	r = newRig(t, t.TempDir(), options{config: Config{NeuronMonitorPath: "/no/such/neuron-monitor"}})
 	_, err = r.scrape()
