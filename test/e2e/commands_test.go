@@ -98,13 +98,13 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 	)
 	for name, tt := range map[string]refusal{
 		"an unknown family": {
-			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are amd, host, nvidia, openmetrics",
+			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are amd, host, nvidia, openmetrics, tpu, trainium",
 		},
 		"a family that does not exist yet, among good ones": {
-			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are amd, host, nvidia, openmetrics",
+			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are amd, host, nvidia, openmetrics, tpu, trainium",
 		},
 		"every family off": {
-			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, nvidia, openmetrics",
+			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, nvidia, openmetrics, tpu, trainium",
 		},
 		"a list of families": {
 			"scrapers: [host]",
@@ -129,6 +129,16 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 		},
 		"an unknown key of AMD's GPUs": {
 			"scrapers: {amd: {amdsmi_path: /opt/rocm/bin/amd-smi}}", "scrapers::amd: " + following + "'amd.Config' has invalid keys: amdsmi_path",
+		},
+		"an unknown key of Trainium": {
+			"scrapers: {trainium: {neuron_monitor: /opt/aws/neuron/bin/neuron-monitor}}",
+			"scrapers::trainium: " + following + "'trainium.Config' has invalid keys: neuron_monitor",
+		},
+		"an unknown key of TPUs": {
+			"scrapers: {tpu: {endpoint: localhost:8431}}", "scrapers::tpu: " + following + "'' " + following + "'tpu.Config' has invalid keys: endpoint",
+		},
+		"TPUs' endpoints that are no list": {
+			"scrapers: {tpu: {endpoints: localhost:8431}}", "scrapers::tpu: " + following + "'' endpoints: must be a list of host:port, or of settings",
 		},
 		"an unknown key of workloads": {
 			"workloads: {pid: self, tree: true}", following + "'workloads' has invalid keys: tree",
@@ -164,7 +174,7 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 			following + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 				"'wandbsysreceiver.Config' has invalid keys: lable\n" +
 				"scrapers::host: " + following + "'host.Config' has invalid keys: disk_path\n" +
-				"scrapers::hots: unknown family; the families are amd, host, nvidia, openmetrics",
+				"scrapers::hots: unknown family; the families are amd, host, nvidia, openmetrics, tpu, trainium",
 		},
 	} {
 		t.Run(name, refusal{tt.section, decoding + tt.want}.check)
@@ -299,6 +309,48 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"a tool with less than no time": {
 			"scrapers: {amd: {source: amd-smi, tool_timeout: -1s}}", below + "scrapers::amd: tool_timeout: -1s: must not be below 0",
+		},
+		"neuron-monitor below where the collector happens to run": {
+			"scrapers: {trainium: {neuron_monitor_path: neuron-monitor}}",
+			below + `scrapers::trainium: neuron_monitor_path: "neuron-monitor": must be absolute`,
+		},
+		"an expression for tags that is none": {
+			`scrapers: {trainium: {tag_filter: "train("}}`,
+			below + "scrapers::trainium: tag_filter: error parsing regexp: missing closing ): `train(`",
+		},
+		"an exporter of Neuron that is slower than a scrape": {
+			"timeout: 2s, scrapers: {trainium: {prometheus: {timeout: 3s}}}",
+			below + "scrapers::trainium: prometheus: timeout: 3s: must not be longer than the family's timeout (2s)",
+		},
+		"a filter that the exporter of Neuron does not know": {
+			"scrapers: {trainium: {tag_filter: train, prometheus: }}",
+			below + "scrapers::trainium: tag_filter: has no effect with prometheus: set it in the configuration of that neuron-monitor",
+		},
+		"a TPU's endpoint without a port": {
+			"scrapers: {tpu: {endpoints: [localhost]}}", below + "scrapers::tpu::endpoints::0::clientconfig: address localhost: missing port in address",
+		},
+		"a TPU's endpoint without a host": {
+			"scrapers: {tpu: {endpoints: [':8431']}}", below + `scrapers::tpu: endpoints::0: ":8431": must be host:port`,
+		},
+		"a TPU's endpoint listed twice": {
+			"scrapers: {tpu: {endpoints: ['localhost:8431', 'localhost:8431']}}",
+			below + `scrapers::tpu: endpoints::1: "localhost:8431": is listed twice`,
+		},
+		"an unknown form of distributions": {
+			"scrapers: {tpu: {distributions: percentiles}}",
+			below + `scrapers::tpu::distributions: unknown value "percentiles"; use quantiles, histogram or both`,
+		},
+		"an unknown window of distributions": {
+			"scrapers: {tpu: {distribution_window: scrape}}",
+			below + `scrapers::tpu::distribution_window: unknown value "scrape"; use job or interval`,
+		},
+		"libtpu too often": {
+			"scrapers: {tpu: {sdk: {enabled: true, interval: 3s}}}",
+			below + "scrapers::tpu: sdk::interval: 3s: must be at least 10s, for the sake of the TPU's control agent",
+		},
+		"libtpu below where the collector happens to run": {
+			"scrapers: {tpu: {sdk: {enabled: true, library_path: libtpu.so}}}",
+			below + `scrapers::tpu: sdk::library_path: "libtpu.so": must be absolute`,
 		},
 		"several mistakes, all at once": {
 			"timeout: 1m, detection_interval: 0s, workloads: {pid: 999999999}, scrapers: {host: {cpu_denominator: cores, disk_paths: [data]}}",
