@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
@@ -132,14 +133,21 @@ func (f *familyHealth) record(points int, err error, duration time.Duration) cha
 	return c
 }
 
+// causeTimeout is what sources themselves call it, too.
+const causeTimeout = "timeout"
+
 // causeOf returns what tells one trouble of a source from the next, where an error
-// knows that: a text alone may change while the trouble stays.
+// knows that: a text alone may change while the trouble stays. What does not answer in
+// time has one cause, be it the source or the scrape whose time is over first.
 func causeOf(err error) string {
 	if e, ok := errors.AsType[interface {
 		error
 		Cause() string
 	}](err); ok {
 		return e.Cause()
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, guard.ErrHung) {
+		return causeTimeout
 	}
 	return ""
 }

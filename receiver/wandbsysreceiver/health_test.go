@@ -6,6 +6,7 @@ package wandbsysreceiver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadatatest"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
@@ -151,6 +153,26 @@ func TestAnotherCauseIsNews(t *testing.T) {
 		health("driver: restart me")
 		r.after(interval)
 		assert.Equal(t, 2, r.logs.FilterMessage(failed).Len())
+		assert.Equal(t, 1, r.logs.FilterMessage(again).Len())
+		r.stop()
+	})
+}
+
+// A source that does not answer has one trouble, whoever gives up first.
+func TestWhoGivesUpFirstIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trouble := func(err error) func(context.Context) (pmetric.Metrics, error) {
+			return func(context.Context) (pmetric.Metrics, error) {
+				return pmetric.NewMetrics(), &scrapers.SourceError{Source: "driver", Err: err}
+			}
+		}
+		f := &fakeFamily{name: "f", onScrape: script(
+			trouble(troubleError{"timeout", "no answer in time"}), trouble(fmt.Errorf("gave up: %w", context.DeadlineExceeded)),
+			trouble(guard.ErrHung), trouble(troubleError{"timeout", "no answer in time"}), good,
+		)}
+		r := start(t, nil, one(f))
+		r.after(4 * interval)
+		assert.Equal(t, 1, r.logs.FilterMessage(failed).Len())
 		assert.Equal(t, 1, r.logs.FilterMessage(again).Len())
 		r.stop()
 	})
