@@ -211,7 +211,7 @@ func TestValidateAcceptsPresets(t *testing.T) {
 func TestPresetsLeaveOtherFamiliesAsTheyAre(t *testing.T) {
 	args := []string{
 		"print-config", "--config=yaml:" + oneLine,
-		"--config=yaml:receivers::wandbsys::scrapers: {host: {disk_paths: [/data]}, nvidia: {mig: false}, amd: {source: sysfs}}",
+		"--config=yaml:receivers::wandbsys::scrapers: {host: {disk_paths: [/data]}, nvidia: {mig: false}, amd: {source: sysfs}, tpu: {distributions: both}, trainium: {report_idle: true}}",
 	}
 	want := map[string]bool{}
 	for name, p := range presets {
@@ -221,9 +221,11 @@ func TestPresetsLeaveOtherFamiliesAsTheyAre(t *testing.T) {
 	stdout, stderr, code := run(t, nil, args...)
 	require.Zero(t, code, stderr)
 	scrapers := parseYAML(t, stdout)["receivers"].(map[string]any)["wandbsys"].(map[string]any)["scrapers"].(map[string]any)
-	assert.ElementsMatch(t, []string{"host", "nvidia", "amd", "openmetrics"}, keys(scrapers))
+	assert.ElementsMatch(t, []string{"host", "nvidia", "amd", "tpu", "trainium", "openmetrics"}, keys(scrapers))
 	assert.Equal(t, []any{"/data"}, scrapers["host"].(map[string]any)["disk_paths"])
 	assert.Equal(t, false, scrapers["nvidia"].(map[string]any)["mig"])
 	assert.Equal(t, "sysfs", scrapers["amd"].(map[string]any)["source"])
+	assert.Equal(t, "both", scrapers["tpu"].(map[string]any)["distributions"])
+	assert.Equal(t, true, scrapers["trainium"].(map[string]any)["report_idle"])
 	assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), keys(scrapers["openmetrics"].(map[string]any)["endpoints"].(map[string]any)))
 }

@@ -216,7 +216,7 @@ func TestTrainiumToolsInTrouble(t *testing.T) {
 			began := time.Now()
 			memory := func() points { return x.sink.points().named("memory_percent").after(began) }
 			x.never(f, "many scrapes of the machine", func() bool { return len(memory()) >= several })
-			checkPace(t, memory(), 2*gpuInterval)
+			checkPace(t, memory(), deviceInterval)
 			assert.Empty(t, x.neuron("node")())
 			bad := x.linesAbout("node")
 			assert.Equal(t, 1, said(bad, "Error scraping metrics"), "%q", bad)
@@ -261,7 +261,7 @@ func TestATrainiumToolThatEndsIsStartedAgain(t *testing.T) {
 		require.GreaterOrEqual(t, completed[i].value, completed[i-1].value)
 	}
 	assert.GreaterOrEqual(t, completed.last().value, float64(7*r.completed), "of all runs")
-	checkPace(t, x.sink.points().named("memory_percent"), 2*gpuInterval)
+	checkPace(t, x.sink.points().named("memory_percent"), deviceInterval)
 	x.waitForHealth("node", "detected", 1, "")
 	lines := x.linesAbout("node")
 	assert.Equal(t, 1, said(lines, "neuron-monitor ended"), "%q", lines)
@@ -420,6 +420,7 @@ func TestTrainiumFromItsExporter(t *testing.T) {
 	want[fmt.Sprint("trn.1.neuroncore_memory_usage.tensors ", map[string]any{"core_index": int64(1)})] = 77
 	x.waitForFigures("all figures", want, x.neuron("node"))
 	completed := func() points { return x.sink.points().named("trn.execution_status.completed") }
+	x.waitFor("several counts", func() bool { return len(completed()) >= 3 })
 	assert.InDelta(t, 5000, completed().last().value, 0, "the exporter's own count")
 	assert.InDelta(t, 3, x.sink.points().named("trn.1.mem_ecc_corrected").last().value, 0)
 	seen := x.lines()

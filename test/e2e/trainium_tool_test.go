@@ -201,10 +201,13 @@ func (f *fakeTool) monitorSection(more string) string {
 	return fmt.Sprintf("trainium: {neuron_monitor_path: %s, %s}", f.path, more)
 }
 
+// deviceInterval is that of Neuron devices and TPUs: neuron-monitor has no shorter one.
+const deviceInterval = time.Second
+
 // neuronReceiver is a section that measures the machine and its Neuron devices.
 func neuronReceiver(name, section, more string) string {
 	return fmt.Sprintf("wandbsys/%s: {host_name: %s, collection_interval: %s, detection_interval: %[3]s, initial_delay: 0s, scrapers: {host: , %s}, %s}\n",
-		name, name, gpuInterval, section, more)
+		name, name, deviceInterval, section, more)
 }
 
 // ofNeuron keeps points of Neuron devices, but for counters, each once: a report that
