@@ -415,6 +415,22 @@ func TestRuntimesThatChangePlaces(t *testing.T) {
 	assert.Equal(t, []runtimeID{{1, 0}, {0, 1}}, r.ids)
 }
 
+func TestARuntimeThatAnswersForAnAbsentOneGetsItsNumbers(t *testing.T) {
+	var r ranks
+	r.learn([]runtimeID{{0, 0}, {0, 1}, {1, 2}, {1, 3}}, 0, true)
+	whole := []runtimeID{{1, 0}, {1, 1}, {1, 2}, {1, 3}}
+	r.learn(whole, 0, false)
+	assert.Equal(t, whole, r.ids)
+
+	// Two jobs that had the same ids keep their numbers.
+	two := []runtimeID{{0, 0}, {0, 1}, {1, 0}, {1, 1}}
+	r.learn(two, 0, true)
+	r.learn(two[2:], 0, false)
+	assert.Equal(t, two, r.ids)
+	r.learn(nil, 0, false)
+	assert.Equal(t, two, r.ids)
+}
+
 func TestDutyCycleOfChips(t *testing.T) {
 	type chip struct{ value, device, chip any }
 	for name, tt := range map[string]struct {
