@@ -99,12 +99,12 @@ func (r *tpuRuntime) answer(method string, question []byte) (message, bool) {
 	case tpuService + "ListSupportedMetrics":
 		var list message
 		for name := range r.readings {
-			list = list.message(1, message(nil).text(1, name))
+			list = list.message(1, message(nil).text(name))
 		}
 		return list, true
 	case tpuService + "GetRuntimeMetric":
 		readings, ok := r.readings[firstText(question)]
-		metric := message(nil).text(1, firstText(question))
+		metric := message(nil).text(firstText(question))
 		for _, reading := range readings {
 			metric = metric.message(3, reading)
 		}
@@ -138,8 +138,9 @@ func (r *tpuRuntime) questions() int {
 // message is one of protobuf, to which each method adds a field.
 type message []byte
 
-func (m message) text(field protowire.Number, s string) message {
-	return protowire.AppendString(protowire.AppendTag(m, field, protowire.BytesType), s)
+// text adds field 1, as all texts here have.
+func (m message) text(s string) message {
+	return protowire.AppendString(protowire.AppendTag(m, 1, protowire.BytesType), s)
 }
 
 func (m message) message(field protowire.Number, sub message) message {
@@ -156,16 +157,16 @@ func (m message) double(field protowire.Number, v float64) message {
 
 // tpuDevice is the attribute of a device, or chip.
 func tpuDevice(id int) message {
-	return message(nil).message(1, message(nil).text(1, "device-id").message(2, message(nil).whole(3, id)))
+	return message(nil).message(1, message(nil).text("device-id").message(2, message(nil).whole(3, id)))
 }
 
 // tpuList is an attribute of several texts.
 func tpuList(pairs ...string) message {
 	var list message
 	for i := 0; i+1 < len(pairs); i += 2 {
-		list = list.message(1, message(nil).text(1, pairs[i]).message(2, message(nil).text(1, pairs[i+1])))
+		list = list.message(1, message(nil).text(pairs[i]).message(2, message(nil).text(pairs[i+1])))
 	}
-	return message(nil).message(1, message(nil).text(1, "attributes").message(2, message(nil).message(6, list)))
+	return message(nil).message(1, message(nil).text("attributes").message(2, message(nil).message(6, list)))
 }
 
 // doubles and wholes are readings of devices, whose ids count from first.
@@ -185,28 +186,26 @@ func wholes(first int, values ...int) []message {
 	return all
 }
 
-// distributed is a reading of a distribution with the bounds 10 and 20.
-func distributed(attribute message, mean float64, below, between, above int) message {
+// distributed is a reading of a distribution with the bounds 10 and 20, and nothing
+// above them.
+func distributed(attribute message, mean float64, below, between int) message {
 	var bounds, counts message
 	for _, b := range []float64{10, 20} {
 		bounds = protowire.AppendFixed64(bounds, math.Float64bits(b))
 	}
-	for _, n := range []int{below, between, above} {
+	for _, n := range []int{below, between, 0} {
 		counts = protowire.AppendVarint(counts, uint64(n))
 	}
 	options := message(nil).message(3, message(nil).message(1, bounds))
-	return attribute.message(5, message(nil).whole(1, below+between+above).double(2, mean).message(6, options).message(7, counts))
+	return attribute.message(5, message(nil).whole(1, below+between).double(2, mean).message(6, options).message(7, counts))
 }
 
-// v6e is the number of a chip with one device.
-const v6e = "0x006f"
-
-// addTPUs puts chips on the machine's PCI bus.
-func (n *node) addTPUs(device string, chips int) {
+// addTPUs puts chips on the machine's PCI bus: v6e, which have one device each.
+func (n *node) addTPUs(chips int) {
 	n.t.Helper()
 	for i := range chips {
 		folder := fmt.Sprintf("sys/bus/pci/devices/0000:00:%02x.0/", 4+i)
-		for name, content := range map[string]string{"vendor": "0x1ae0", "device": device, "subsystem_device": "0x0000", "class": "0x120000"} {
+		for name, content := range map[string]string{"vendor": "0x1ae0", "device": "0x006f", "subsystem_device": "0x0000", "class": "0x120000"} {
 			n.write(folder+name, content+"\n")
 		}
 	}

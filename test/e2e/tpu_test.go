@@ -43,10 +43,10 @@ func aTPUJob() map[string][]message {
 		tpuDuty:   doubles(firstDevice, 12.5, 25, 50, 99.5),
 		tpuTotal:  wholes(firstDevice, 32*gibi, 32*gibi, 32*gibi, 32*gibi),
 		tpuUsage:  wholes(firstDevice, gibi, 2*gibi, 3*gibi, 16*gibi),
-		tpuTiming: {distributed(tpuList("device_ordinal", "0", "core_type", "tensorcore"), 15.5, 0, 1000, 0)},
+		tpuTiming: {distributed(tpuList("device_ordinal", "0", "core_type", "tensorcore"), 15.5, 0, 1000)},
 		tpuQueue:  {tpuList("device_ordinal", "0", "core_type", "tensorcore").message(3, message(nil).whole(2, 3))},
-		tpuBuffer: {distributed(tpuList("buffer_size", "8 MB+"), 7, 1000, 0, 0)},
-		tpuRTT:    {distributed(tpuList("peer", "a"), 5, 500, 0, 0), distributed(tpuList("peer", "b"), 5, 500, 0, 0)},
+		tpuBuffer: {distributed(tpuList("buffer_size", "8 MB+"), 7, 1000, 0)},
+		tpuRTT:    {distributed(tpuList("peer", "a"), 5, 500, 0), distributed(tpuList("peer", "b"), 5, 500, 0)},
 		"new.one": doubles(firstDevice, 1),
 	}
 }
@@ -104,7 +104,7 @@ func (x *troubled) tpus(host string) func() points {
 // TPUs and Neuron devices beside the host's figures, under every name.
 func TestTPUsUnderEveryName(t *testing.T) {
 	n, r := makeAMDNode(t, 0), aRuntime(0, 4_190_001, "train")
-	n.addTPUs(v6e, 4)
+	n.addTPUs(4)
 	runtime, f := startTPURuntime(t, "127.0.0.1:0", aTPUJob()), makeMonitor(t, r)
 	both := fmt.Sprintf("tpu: {endpoints: ['%s']}, %s", runtime.address, f.monitorSection(""))
 	namings := map[string]string{
@@ -208,7 +208,7 @@ func (s *sink) histograms(host, name string) []pmetric.HistogramDataPoint {
 // Without a job nobody listens, which is no fault; jobs come and go.
 func TestTPUsWithoutAJob(t *testing.T) {
 	n, address := makeNode(t), freeAddress(t)
-	n.addTPUs(v6e, 4)
+	n.addTPUs(4)
 	_, port, _ := strings.Cut(address, ":")
 	x := startFamilyInTrouble(t, "tpu", []string{"TPU_RUNTIME_METRICS_PORTS=" + port}, n.tpuReceiver("node", "tpu: ", ""))
 	memory := func() points { return x.sink.points().named("memory_percent") }
@@ -234,7 +234,7 @@ func TestTPUsWithoutAJob(t *testing.T) {
 // listens on no port but the one for its own metrics.
 func TestNothingListensNearTheTPUsPort(t *testing.T) {
 	n := makeNode(t)
-	n.addTPUs(v6e, 4)
+	n.addTPUs(4)
 	x := startFamilyInTrouble(t, "tpu", nil, n.tpuReceiver("node", "tpu: {sdk: {enabled: true, library_path: "+buildLibtpu(t, nil)+"}}", "extended: true"))
 	x.waitForHealth("node", "detected", 1, "")
 	x.waitFor("several scrapes", func() bool { return len(x.sink.points().named("memory_percent")) >= several })
@@ -278,7 +278,7 @@ func listening(t *testing.T, pid int) []int {
 // What is wrong with a runtime is said once, and over when it answers.
 func TestATPURuntimeInTrouble(t *testing.T) {
 	n := makeNode(t)
-	n.addTPUs(v6e, 4)
+	n.addTPUs(4)
 	runtime := startTPURuntime(t, "127.0.0.1:0", aTPUJob())
 	x := startFamilyInTrouble(t, "tpu", nil, n.tpuReceiver("node", fmt.Sprintf("tpu: {endpoints: ['%s']}", runtime.address), "timeout: 500ms"))
 	x.waitForFigures("its figures", tpuFigures(), x.tpus("node"))
@@ -361,7 +361,7 @@ func TestTPUsFromLibtpu(t *testing.T) {
 	reader := filepath.Join(filepath.Dir(binary(t)), "libtpu-reader")
 	require.FileExists(t, reader, "run `make build`")
 	n := makeNode(t)
-	n.addTPUs(v6e, 2)
+	n.addTPUs(2)
 	child := filepath.Join(publicDir(t), "child")
 	library := buildLibtpu(t, map[string][]string{"tensorcore_util": {"41.5", "42.5"}, "duty_cycle_pct": {"7", "8"}}, "CHILD="+strconv.Quote(child))
 	broken := buildLibtpu(t, nil, "CRASH_IN_CALL")
@@ -408,7 +408,7 @@ func TestTPUsAreFoundLater(t *testing.T) {
 	assert.Empty(t, x.sink.points().ofProcess())
 	n.run(nodeProcess{pid: 70, parent: 1, name: "python", start: 1000, threads: 3, mebibytes: 120, group: "/", open: []string{"/dev/null", "/dev/accel0"}})
 	n.run(nodeProcess{pid: 71, parent: 1, name: "bash", start: 1000, threads: 1, mebibytes: 1, group: "/", open: []string{"/dev/null"}})
-	n.addTPUs(v6e, 1)
+	n.addTPUs(1)
 	x.waitForHealth("node", "detected", 1, "")
 	x.waitFor("who has it open", func() bool { return len(x.sink.points().ofPid(70).named("proc.memory.rssMB")) > 0 })
 	assert.Equal(t, "gpu", x.sink.points().ofPid(70)[0].resource["wandbsys.workload.kind"])

@@ -102,7 +102,7 @@ func TestTrainiumUnderEveryName(t *testing.T) {
 			}
 		}
 	})
-	t.Run("by default, and each runtime", func(t *testing.T) {
+	t.Run("by default, and each runtime", func(*testing.T) {
 		all := together(want)
 		for _, r := range runtimes {
 			for _, p := range template().ofNeuron().lastScrape() {
