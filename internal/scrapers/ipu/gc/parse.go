@@ -1,0 +1,186 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+)
+
+var (
+	errNothing  = errors.New("it printed nothing")
+	errUnknown  = errors.New(`the output is neither JSON nor has it a line "Device Info:"`)
+	errNoDevice = errors.New("the JSON lists no device in a form that is known")
+)
+
+// Parse reads the devices that a tool printed, in its order, those that are made of
+// others included. The form is recognised by its content:
+//
+//   - a list of objects: gcipuinfo's getDevices
+//   - an object with a list `devices`: gc-inventory
+//   - an object with a list `cards`: gc-monitor
+//   - an object of objects by the number of the device: gcipuinfo's getDevicesAsJSON
+//   - a text with a line "Device Info:": gc-info
+//
+// A list without devices is no error. Nothing is taken of what ends within.
+func Parse(out []byte) ([]Device, error) {
+	out = bytes.TrimPrefix(out, []byte("\xef\xbb\xbf"))
+	trimmed := bytes.TrimSpace(out)
+	switch {
+	case len(trimmed) == 0:
+		return nil, errNothing
+	case trimmed[0] != '{' && trimmed[0] != '[':
+		return parseText(out)
+	}
+	if err := checkJSON(trimmed); err != nil {
+		return nil, err
+	}
+	if trimmed[0] == '[' {
+		return devicesOf(elements(trimmed))
+	}
+	return parseObject(trimmed)
+}
+
+func checkJSON(document []byte) error {
+	var all json.RawMessage
+	err := json.Unmarshal(document, &all)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset >= int64(len(document)) {
+		return fmt.Errorf("the output ends within the JSON (%d bytes): %w", len(document), err)
+	}
+	if err != nil {
+		return fmt.Errorf("the output is not JSON: %w", err)
+	}
+	return nil
+}
+
+func parseObject(document []byte) ([]Device, error) {
+	var top struct {
+		Devices, Cards json.RawMessage
+	}
+	for key, value := range members(document) {
+		switch key {
+		case "devices":
+			top.Devices = value
+		case "cards":
+			top.Cards = value
+		}
+	}
+	switch {
+	case isList(top.Devices):
+		return devicesOf(elements(top.Devices))
+	case isList(top.Cards):
+		return monitored(top.Cards)
+	case top.Devices != nil || top.Cards != nil:
+		return nil, errNoDevice
+	}
+	return devicesOf(members(document))
+}
+
+// devicesOf reads devices by their keys; a key that is a number counts where a device
+// does not tell its own.
+func devicesOf(values iter.Seq2[string, json.RawMessage]) ([]Device, error) {
+	var all []Device
+	position := 0
+	for key, value := range values {
+		if a, ok := attributesOf(value); ok {
+			d := a.device(position)
+			d.ID = d.ID.Or(index(text(key)))
+			all = append(all, d)
+		}
+		position++
+	}
+	if position > 0 && len(all) == 0 {
+		return nil, errNoDevice
+	}
+	return all, nil
+}
+
+// monitored reads the IPUs of all cards.
+func monitored(cards json.RawMessage) ([]Device, error) {
+	var all []Device
+	position := 0
+	for _, card := range elements(cards) {
+		for key, value := range members(card) {
+			if key != "ipus" {
+				continue
+			}
+			for _, ipu := range elements(value) {
+				if a, ok := attributesOf(ipu); ok {
+					all = append(all, a.monitored(position))
+				}
+				position++
+			}
+		}
+	}
+	if position > 0 && len(all) == 0 {
+		return nil, errNoDevice
+	}
+	return all, nil
+}
+
+func isList(value json.RawMessage) bool { return len(value) > 0 && value[0] == '[' }
+
+// attributesOf reads an object.
+func attributesOf(value json.RawMessage) (attributes, bool) {
+	if len(value) == 0 || value[0] != '{' {
+		return nil, false
+	}
+	var a attributes
+	err := json.Unmarshal(value, &a)
+	return a, err == nil
+}
+
+// text is the value of an attribute: a JSON string, or the digits of a number.
+// Anything else is empty.
+type text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *text) UnmarshalJSON(value []byte) error {
+	*t = ""
+	switch value[0] {
+	case '"':
+		var s string
+		if err := json.Unmarshal(value, &s); err != nil {
+			return err
+		}
+		*t = text(s)
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		*t = text(value)
+	}
+	return nil
+}
+
+// elements yields the elements of a list, without keys. Anything else has none.
+func elements(value json.RawMessage) iter.Seq2[string, json.RawMessage] {
+	return walk(value, '[', func(*json.Decoder) (string, error) { return "", nil })
+}
+
+// members yields the members of an object in their order. Anything else has none.
+func members(value json.RawMessage) iter.Seq2[string, json.RawMessage] {
+	return walk(value, '{', func(dec *json.Decoder) (string, error) {
+		token, err := dec.Token()
+		key, _ := token.(string) // the decoder allows nothing else
+		return key, err
+	})
+}
+
+// walk yields what is in a list or an object, as far as it is well-formed.
+func walk(value json.RawMessage, opener json.Delim, key func(*json.Decoder) (string, error)) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		dec := json.NewDecoder(bytes.NewReader(value))
+		if begin, err := dec.Token(); err != nil || begin != opener {
+			return
+		}
+		for dec.More() {
+			name, err := key(dec)
+			var element json.RawMessage
+			if err != nil || dec.Decode(&element) != nil || !yield(name, element) {
+				return
+			}
+		}
+	}
+}
