@@ -105,7 +105,10 @@ func number(t text, unit string) optional.Of[float64] {
 }
 
 func atLeastZero(o optional.Of[float64]) optional.Of[float64] {
-	return optional.If(o.Value, o.Known && o.Value >= 0)
+	if o.Value < 0 {
+		return optional.Of[float64]{}
+	}
+	return o
 }
 
 // index reads the number of a device.
