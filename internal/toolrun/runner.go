@@ -45,7 +45,7 @@ type Answer[T any] struct {
 // NewRunner returns a Runner that runs nothing yet.
 func NewRunner[T any](timeout, maxAge time.Duration) *Runner[T] {
 	r := &Runner[T]{Timeout: timeout, MaxAge: maxAge, Now: time.Now}
-	r.life, r.end = context.WithCancel(context.Background())
+	r.life, r.end = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return r
 }
 

@@ -217,12 +217,12 @@ func sourcesOf(t testing.TB, err error) []string {
 }
 
 // requireAbsent wants that there is no IPU, and nothing wrong.
-func requireAbsent(t testing.TB, err error) *scrapers.AbsentError {
+func requireAbsent(t testing.TB, err error) scrapers.AbsentError {
 	t.Helper()
 	var absent *scrapers.AbsentError
 	require.ErrorAs(t, err, &absent)
 	require.NotEmpty(t, absent.Cure)
-	return absent
+	return *absent
 }
 
 // said lists what was logged.

@@ -86,7 +86,7 @@ func errorsOf(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if all, ok := err.(joined); ok { //nolint:errorlint // the outermost alone
+	if all, ok := err.(joined); ok {
 		return all.Unwrap()
 	}
 	return []error{&scrapers.SourceError{Source: "tools", Err: err}}
