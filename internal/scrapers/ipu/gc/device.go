@@ -57,7 +57,10 @@ const (
 	transfers = "GT/s"
 )
 
-// attributes are the texts that a tool gives by their names.
+// text is the value of an attribute: a text, or the digits of a number of JSON.
+type text string
+
+// attributes are what a tool gives by their names.
 type attributes map[string]text
 
 // device reads the attributes that gcipuinfo, gc-inventory and gc-info give.

@@ -46,15 +46,15 @@ func Parse(out []byte) ([]Device, error) {
 }
 
 func checkJSON(document []byte) error {
+	if json.Valid(document) {
+		return nil
+	}
 	var all json.RawMessage
 	err := json.Unmarshal(document, &all)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset >= int64(len(document)) {
 		return fmt.Errorf("the output ends within the JSON (%d bytes): %w", len(document), err)
 	}
-	if err != nil {
-		return fmt.Errorf("the output is not JSON: %w", err)
-	}
-	return nil
+	return fmt.Errorf("the output is not JSON: %w", err)
 }
 
 func parseObject(document []byte) ([]Device, error) {
@@ -129,56 +129,53 @@ func attributesOf(value json.RawMessage) (attributes, bool) {
 	if len(value) == 0 || value[0] != '{' {
 		return nil, false
 	}
-	var a attributes
-	err := json.Unmarshal(value, &a)
-	return a, err == nil
-}
-
-// text is the value of an attribute: a JSON string, or the digits of a number.
-// Anything else is empty.
-type text string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *text) UnmarshalJSON(value []byte) error {
-	*t = ""
-	switch value[0] {
-	case '"':
-		var s string
-		if err := json.Unmarshal(value, &s); err != nil {
-			return err
-		}
-		*t = text(s)
-	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		*t = text(value)
+	var all map[string]any
+	dec := json.NewDecoder(bytes.NewReader(value))
+	dec.UseNumber() // the digits are what counts
+	if err := dec.Decode(&all); err != nil {
+		return nil, false
 	}
-	return nil
+	a := make(attributes, len(all))
+	for name, v := range all {
+		switch v := v.(type) {
+		case string:
+			a[name] = text(v)
+		case json.Number:
+			a[name] = text(v)
+		}
+	}
+	return a, true
 }
 
 // elements yields the elements of a list, without keys. Anything else has none.
 func elements(value json.RawMessage) iter.Seq2[string, json.RawMessage] {
-	return walk(value, '[', func(*json.Decoder) (string, error) { return "", nil })
+	return func(yield func(string, json.RawMessage) bool) {
+		var all []json.RawMessage
+		if json.Unmarshal(value, &all) != nil {
+			return
+		}
+		for _, element := range all {
+			if !yield("", element) {
+				return
+			}
+		}
+	}
 }
 
 // members yields the members of an object in their order. Anything else has none.
 func members(value json.RawMessage) iter.Seq2[string, json.RawMessage] {
-	return walk(value, '{', func(dec *json.Decoder) (string, error) {
-		token, err := dec.Token()
-		key, _ := token.(string) // the decoder allows nothing else
-		return key, err
-	})
-}
-
-// walk yields what is in a list or an object, as far as it is well-formed.
-func walk(value json.RawMessage, opener json.Delim, key func(*json.Decoder) (string, error)) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		dec := json.NewDecoder(bytes.NewReader(value))
-		if begin, err := dec.Token(); err != nil || begin != opener {
+		if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
 			return
 		}
 		for dec.More() {
-			name, err := key(dec)
-			var element json.RawMessage
-			if err != nil || dec.Decode(&element) != nil || !yield(name, element) {
+			key, err := dec.Token()
+			var member json.RawMessage
+			if err != nil || dec.Decode(&member) != nil {
+				return
+			}
+			if name, ok := key.(string); !ok || !yield(name, member) {
 				return
 			}
 		}
