@@ -47,16 +47,17 @@ func (l *Lines) add(part []byte, ended bool) {
 		l.begun = append(l.begun, part...)
 	case len(l.begun) == 0:
 		l.Line(part)
+		l.empty(len(part))
 	default:
 		l.begun = append(l.begun, part...)
 		l.Line(l.begun)
-		l.empty()
+		l.empty(len(l.begun))
 	}
 }
 
-// empty keeps the memory of a line for the next one, if they are alike.
-func (l *Lines) empty() {
-	if cap(l.begun) > max(largeBuffer, 4*len(l.begun)) {
+// empty keeps the memory for the next line, if the one of this length had a use for it.
+func (l *Lines) empty(length int) {
+	if cap(l.begun) > max(largeBuffer, 4*length) {
 		l.begun = nil
 	}
 	l.begun = l.begun[:0]

@@ -71,6 +71,9 @@ func TestMemoryOfALongLineIsGivenBack(t *testing.T) {
 	assert.Greater(t, cap(l.begun), largeBuffer, "the next may be as long")
 	write(1000)
 	assert.LessOrEqual(t, cap(l.begun), largeBuffer)
+	write(8 << 20)
+	_, _ = l.Write([]byte("short, in one piece\n"))
+	assert.LessOrEqual(t, cap(l.begun), largeBuffer)
 	for range 32 << 10 {
 		_, _ = l.Write(make([]byte, 1000))
 	}

@@ -155,14 +155,16 @@ func valueOf(m *pb.Metric) (float64, bool) {
 
 func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// idOf reads the number of a device or chip. The key differs and tells nothing.
+// idOf reads the number of a device or chip: the first attribute that is one. The key
+// differs and tells nothing.
 func idOf(a *pb.Attribute) (int64, bool) {
-	list := listOf(a)
-	if len(list) == 0 {
-		return 0, false
+	for _, one := range listOf(a) {
+		id, err := strconv.ParseInt(strings.TrimSpace(textOf(one.GetValue())), 10, 64)
+		if err == nil && id >= 0 {
+			return id, true
+		}
 	}
-	id, err := strconv.ParseInt(strings.TrimSpace(textOf(list[0].GetValue())), 10, 64)
-	return id, err == nil && id >= 0
+	return 0, false
 }
 
 // listOf returns the attributes of a reading, which are a list in the value of one or
@@ -187,7 +189,7 @@ func textOf(v *pb.AttrValue) string {
 	case *pb.AttrValue_BoolAttr:
 		return strconv.FormatBool(v.BoolAttr)
 	case *pb.AttrValue_DoubleAttr:
-		return strconv.FormatFloat(v.DoubleAttr, 'g', -1, 64)
+		return strconv.FormatFloat(v.DoubleAttr, 'f', -1, 64) // a size of 2097152 has no exponent
 	case *pb.AttrValue_BytesAttr:
 		return string(v.BytesAttr)
 	}

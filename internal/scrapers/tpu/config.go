@@ -279,8 +279,10 @@ func (c *Config) endpoints(getenv func(string) string) (all []EndpointConfig, co
 	if len(c.Endpoints) > 0 {
 		return c.Endpoints, true
 	}
+	seen := map[string]bool{} // one that is asked twice would be two jobs
 	for port := range strings.SplitSeq(getenv(portsVariable), ",") {
-		if port = strings.TrimSpace(port); isPort(port) {
+		if port = strings.TrimSpace(port); isPort(port) && !seen[port] {
+			seen[port] = true
 			all = append(all, plainEndpoint(net.JoinHostPort("localhost", port)))
 		}
 	}

@@ -211,14 +211,15 @@ func (e *endpoint) list(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.patience.call)
 	defer cancel()
 	list, err := e.client.ListSupportedMetrics(ctx, &pb.ListSupportedMetricsRequest{})
-	switch status.Code(err) {
-	case codes.OK:
+	if err == nil {
 		e.supported, e.listed = map[string]bool{}, now
 		for _, m := range list.GetSupportedMetric() {
 			e.supported[m.GetMetricName()] = true
 		}
 		return nil
-	case codes.Unavailable:
+	}
+	// Lost connections have that code too, but a runtime may as well answer it.
+	if status.Code(err) == codes.Unavailable && e.conn.GetState() != connectivity.Ready {
 		return err
 	}
 	e.note("ListSupportedMetrics", err)

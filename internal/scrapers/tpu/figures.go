@@ -33,6 +33,8 @@ type figures struct {
 	// counted has the distributions that are known as such.
 	counted [distributions]map[string]dist.Distribution
 	queues  map[string]int64
+	// runtimes are the places of those that told something.
+	runtimes []int
 }
 
 func newFigures() *figures {
@@ -84,6 +86,7 @@ func (n *numbering) figuresOf(all []*answers, found *chips.Found, complete bool)
 	n.addDevices(f, all, found, complete)
 	addDistributions(f, all)
 	for _, a := range all {
+		f.runtimes = append(f.runtimes, a.endpoint)
 		for name, size := range a.queues {
 			f.queues[name] = min(f.queues[name]+size, maxExact)
 		}

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/internal/optional"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/dist"
 	pb "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/runtimepb"
 )
 
@@ -157,4 +159,20 @@ func TestStatisticsOfTheTimeSinceTheLastScrape(t *testing.T) {
 	got = r.tags()
 	assert.InDelta(t, 12, got[mean], 1e-9, "another job counts anew")
 	assert.InDelta(t, 15, got[p50], 1e-9)
+}
+
+func TestARuntimeThatIsAwayIsNoNewJob(t *testing.T) {
+	var v intervals
+	meanOf := func(count int64, runtimes ...int) dist.Stats {
+		f := newFigures()
+		f.runtimes = runtimes
+		f.counted[tcpMinRTT][""] = dist.Distribution{Count: count, Mean: 5}
+		f.stats[tcpMinRTT][""] = dist.Stats{Mean: optional.Some(5.0)}
+		v.apply(f)
+		return f.stats[tcpMinRTT][""]
+	}
+	assert.Empty(t, meanOf(2000, 0, 1))
+	assert.Empty(t, meanOf(1000, 0), "those of one in all its life")
+	assert.Empty(t, meanOf(2000, 0, 1))
+	assert.Equal(t, dist.Stats{Mean: optional.Some(5.0)}, meanOf(2001, 0, 1))
 }

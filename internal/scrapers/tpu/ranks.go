@@ -31,14 +31,15 @@ const maxRanks = 1024
 // not known: then the ids of a scrape in which every runtime answered are all. Those
 // of another job than before begin anew.
 func (r *ranks) learn(ids []runtimeID, limit int, complete bool) {
+	ids = unique(slices.Clone(ids))
+	kept := slices.DeleteFunc(slices.Clone(r.ids), func(k runtimeID) bool { return hasMoved(k, ids) })
 	if limit == 0 {
 		limit = maxRanks
 		if complete && len(ids) > 0 {
-			r.ids = nil
+			kept = nil
 		}
+		kept = slices.DeleteFunc(kept, func(k runtimeID) bool { return r.isTaken(k, ids) })
 	}
-	ids = unique(slices.Clone(ids))
-	kept := slices.DeleteFunc(slices.Clone(r.ids), func(k runtimeID) bool { return hasMoved(k, ids) })
 	all := unique(append(kept, ids...))
 	if len(all) > limit {
 		all = ids
@@ -58,6 +59,15 @@ func hasMoved(k runtimeID, ids []runtimeID) bool {
 	return !slices.Contains(ids, k) &&
 		slices.ContainsFunc(ids, func(now runtimeID) bool { return now.id == k.id }) &&
 		slices.ContainsFunc(ids, func(now runtimeID) bool { return now.endpoint == k.endpoint })
+}
+
+// isTaken tells whether an id that nobody told now, as it was, is told by a runtime that
+// did not have it: one that now answers for all of the machine, as a rule. Nothing
+// limits how many ids there would be otherwise.
+func (r *ranks) isTaken(k runtimeID, ids []runtimeID) bool {
+	return !slices.Contains(ids, k) && slices.ContainsFunc(ids, func(now runtimeID) bool {
+		return now.id == k.id && !slices.Contains(r.ids, now)
+	})
 }
 
 func (a runtimeID) compare(b runtimeID) int {

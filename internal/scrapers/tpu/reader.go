@@ -28,6 +28,9 @@ const (
 	readerMaxFailures = 3
 	// readerFailed is the reader's exit code when it says itself what is wrong.
 	readerFailed = 10
+	// readerSlack is how much too early a scrape may come and still be answered, after a
+	// wait: where scrapes are as far apart as reads, some would have nothing else.
+	readerSlack = 500 * time.Millisecond
 	// shownText is how much of what the reader says goes into an error, in bytes.
 	shownText = 300
 )
@@ -67,10 +70,10 @@ type sdkRequest struct {
 // read asks libtpu, unless it is too early: then it returns nothing, and the error of
 // the last time where that failed.
 func (r *reader) read(ctx context.Context, metrics [][]string) (map[string]sdkAnswer, error) {
-	now := r.clock()
-	if len(metrics) == 0 || now.Before(r.next) {
+	if len(metrics) == 0 || !r.await(ctx) {
 		return nil, r.last
 	}
+	now := r.clock()
 	answers, err := r.run(ctx, metrics)
 	if errors.Is(err, context.Canceled) {
 		return nil, err // the collector ends
@@ -89,6 +92,25 @@ func (r *reader) read(ctx context.Context, metrics [][]string) (map[string]sdkAn
 		r.next = now.Add(r.interval << r.failures)
 	}
 	return nil, err
+}
+
+// await tells whether it may be asked, now or after a short wait.
+func (r *reader) await(ctx context.Context) bool {
+	early := r.next.Sub(r.clock())
+	if early <= 0 {
+		return true
+	}
+	if early > readerSlack {
+		return false
+	}
+	timer := time.NewTimer(early)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // crashError says that the reader did not end by itself, or ended without an answer.

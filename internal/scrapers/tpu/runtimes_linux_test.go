@@ -76,7 +76,7 @@ func TestPortsOfTheEnvironment(t *testing.T) {
 	m := newMachine(t)
 	m.addChips(v6e, "", 2)
 	r := newRigWith(t, m, nil, func(name string) string {
-		return map[string]string{portsVariable: portA + ", x,0,70000," + portB}[name]
+		return map[string]string{portsVariable: portA + ", x,0,70000," + portB + "," + portA}[name]
 	})
 	assert.Equal(t, tags{"tpu.0.dutyCycle": 1, "tpu.1.dutyCycle": 2}, r.tags())
 }
@@ -152,7 +152,7 @@ func TestAnEmptyListIsReadAgainAtOnce(t *testing.T) {
 }
 
 func TestARuntimeThatDoesNotListIsAskedForAll(t *testing.T) {
-	for _, code := range []codes.Code{codes.Unimplemented, codes.Internal, codes.PermissionDenied} {
+	for _, code := range []codes.Code{codes.Unimplemented, codes.Internal, codes.PermissionDenied, codes.Unavailable} {
 		t.Run(code.String(), func(t *testing.T) {
 			runtime := newRuntime()
 			runtime.listErr = status.Error(code, "no")
@@ -415,6 +415,22 @@ func TestRuntimesThatChangePlaces(t *testing.T) {
 	assert.Equal(t, []runtimeID{{1, 0}, {0, 1}}, r.ids)
 }
 
+func TestARuntimeThatAnswersForAnAbsentOneGetsItsNumbers(t *testing.T) {
+	var r ranks
+	r.learn([]runtimeID{{0, 0}, {0, 1}, {1, 2}, {1, 3}}, 0, true)
+	whole := []runtimeID{{1, 0}, {1, 1}, {1, 2}, {1, 3}}
+	r.learn(whole, 0, false)
+	assert.Equal(t, whole, r.ids)
+
+	// Two jobs that had the same ids keep their numbers.
+	two := []runtimeID{{0, 0}, {0, 1}, {1, 0}, {1, 1}}
+	r.learn(two, 0, true)
+	r.learn(two[2:], 0, false)
+	assert.Equal(t, two, r.ids)
+	r.learn(nil, 0, false)
+	assert.Equal(t, two, r.ids)
+}
+
 func TestDutyCycleOfChips(t *testing.T) {
 	type chip struct{ value, device, chip any }
 	for name, tt := range map[string]struct {
@@ -482,11 +498,11 @@ func TestValuesOfAllTypes(t *testing.T) {
 		metric(intAttr(4), &pb.Metric_Counter{Counter: double}), metric(intAttr(5), &pb.Metric_Counter{Counter: whole}),
 		metric(intAttr(6), textGauge("NaN")), metric(intAttr(7), doubleGauge(-1)), metric(intAttr(8), nil), metric(intAttr(9), textGauge("?")),
 		metric(intAttr(10), &pb.Metric_Gauge{Gauge: &pb.Gauge{}}), metric(nil, intGauge(9)), metric(textAttr("id", "x"), intGauge(9)), metric(intAttr(-1), intGauge(9)),
-		metric(intAttr(0), intGauge(8)),
+		metric(intAttr(0), intGauge(8)), metric(listAttr("core_type", "tensorcore", "device_id", "11"), intGauge(4)),
 	)
 	address, _ := runtime.serve(t)
 	assert.Equal(t, tags{
-		"tpu.0.dutyCycle": 8, "tpu.1.dutyCycle": 2.5, "tpu.2.dutyCycle": 3.5, "tpu.3.dutyCycle": 1, "tpu.4.dutyCycle": 6.5, "tpu.5.dutyCycle": 7,
+		"tpu.0.dutyCycle": 8, "tpu.1.dutyCycle": 2.5, "tpu.2.dutyCycle": 3.5, "tpu.3.dutyCycle": 1, "tpu.4.dutyCycle": 6.5, "tpu.5.dutyCycle": 7, "tpu.6.dutyCycle": 4,
 	}, newRig(t, newMachine(t), endpoints(address)).tags())
 }
 
@@ -518,6 +534,7 @@ func TestLabels(t *testing.T) {
 		"true":                         {bufferLabel, &pb.Attribute{Value: &pb.AttrValue{Attr: &pb.AttrValue_BoolAttr{BoolAttr: true}}}, "true"},
 		"bytes":                        {bufferLabel, &pb.Attribute{Value: &pb.AttrValue{Attr: &pb.AttrValue_BytesAttr{BytesAttr: []byte("8MB")}}}, "8mb"},
 		"a number with a fraction":     {bufferLabel, &pb.Attribute{Value: &pb.AttrValue{Attr: &pb.AttrValue_DoubleAttr{DoubleAttr: 1.5}}}, "1_5"},
+		"a whole number in a fraction": {bufferLabel, &pb.Attribute{Value: &pb.AttrValue{Attr: &pb.AttrValue_DoubleAttr{DoubleAttr: 1 << 21}}}, "2097152"},
 		"an array, which is no label":  {bufferLabel, &pb.Attribute{Value: &pb.AttrValue{Attr: &pb.AttrValue_ArrayAttr{ArrayAttr: &pb.ArrayAttrValue{}}}}, "unknown"},
 		"an attribute without a value": {bufferLabel, &pb.Attribute{Key: "buffer_size"}, "unknown"},
 	} {

@@ -193,6 +193,22 @@ func TestTheSDKIsAskedSeldom(t *testing.T) {
 	assert.Equal(t, want, r.tags())
 }
 
+func TestAScrapeThatComesALittleTooEarlyWaitsForTheSDK(t *testing.T) {
+	r := scriptRig(t, `echo '{"tensorcore_util": {"values": ["5"]}}'`)
+	want := tags{"tpu.0.tensorcoreUtilization": 5}
+	r.reader.clock = time.Now
+	for range 2 {
+		r.reader.next = time.Now().Add(readerSlack)
+		earliest := r.reader.next
+		assert.Equal(t, want, r.tags())
+		assert.False(t, r.reader.next.Before(earliest.Add(r.reader.interval)), "reads are never closer than the interval")
+	}
+	r.reader.next = time.Now().Add(readerSlack)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.False(t, r.reader.await(ctx), "a shutdown does not wait")
+}
+
 func TestTheSDKIsNotLoadedWithoutTPU(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "loaded")
 	library := tputest.BuildLibrary(t, nil, "ENVIRONMENT="+strconv.Quote(mark))

@@ -4,6 +4,7 @@
 package trainium
 
 import (
+	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/trainium/report"
 )
 
@@ -33,6 +34,23 @@ type executions struct {
 }
 
 func newExecutions() *executions { return &executions{errors: tally{}, outcomes: tally{}} }
+
+func (e *executions) addErrors(more map[string]float64) {
+	addKnown(e.errors, more, metadata.MapAttributeErrorType)
+}
+
+func (e *executions) addOutcomes(more map[string]float64) {
+	addKnown(e.outcomes, more, metadata.MapAttributeStatusType)
+}
+
+// addKnown leaves out kinds that are not emitted: they would be kept for ever.
+func addKnown[K any](to tally, more map[string]float64, kinds map[string]K) {
+	for kind, n := range more {
+		if _, ok := kinds[kind]; ok {
+			to[kind] += n
+		}
+	}
+}
 
 func (e *executions) add(more *executions) {
 	e.errors.add(more.errors)
@@ -67,8 +85,8 @@ func (c *counts) addRuntime(r *report.Runtime) {
 			c.executions[key] = of
 		}
 	}
-	of.errors.add(r.Execution.Errors)
-	of.outcomes.add(r.Execution.Outcomes)
+	of.addErrors(r.Execution.Errors)
+	of.addOutcomes(r.Execution.Outcomes)
 }
 
 func (c *counts) device(number int) tally {

@@ -97,20 +97,35 @@ func (e *exporter) ask(ctx context.Context) (*reading, error) {
 	}
 	at := time.Now()
 	c := newCollected()
-	scrape, err := e.parser.Parse(body, contentType, func(name string, _ exposition.Labels) bool { return e.wants(name) })
+	isExporter := false
+	scrape, err := e.parser.Parse(body, contentType, func(name string, _ exposition.Labels) bool {
+		wanted := e.wants(name)
+		isExporter = isExporter || wanted || isUnused(name)
+		return wanted
+	})
 	if err != nil {
 		return nil, fetch.NewFault("parse", err)
 	}
 	for i := range scrape.Families {
 		c.addFamily(&scrape.Families[i])
 	}
-	if scrape.Kept == 0 {
+	if !isExporter {
 		return nil, fetch.NewFault("series", errors.New("no series of neuron-monitor-prometheus: is it another exporter?"))
 	}
 	return &reading{report: c.report(), at: at, counts: c.counts, absolute: true}, nil
 }
 
-// wants tells whether a series is used. That of the hardware is always there.
+// isUnused tells whether a series is one of the exporter's of which nothing is made by
+// default. Without a job there may be no others.
+func isUnused(name string) bool {
+	switch name {
+	case eccSeries, errorsSeries, outcomesSeries, latencySeries, "instance_info":
+		return true
+	}
+	return strings.HasPrefix(name, "system_memory_") || strings.HasPrefix(name, "system_swap_") || strings.HasPrefix(name, "system_vcpu_")
+}
+
+// wants tells whether a series is used.
 func (e *exporter) wants(name string) bool {
 	switch name {
 	case errorsSeries, outcomesSeries, latencySeries:
@@ -180,9 +195,9 @@ func (c *collected) add(name string, l labels, value float64) {
 	case latencySeries:
 		c.execution(l).Total[l.text("percentile")] = value
 	case errorsSeries:
-		c.executions(l).errors.add(map[string]float64{l.text("error_type"): value})
+		c.executions(l).addErrors(map[string]float64{l.text("error_type"): value})
 	case outcomesSeries:
-		c.executions(l).outcomes.add(map[string]float64{l.text("status_type"): value})
+		c.executions(l).addOutcomes(map[string]float64{l.text("status_type"): value})
 	case eccSeries:
 		if device, ok := l.number("neuron_device_index"); ok {
 			c.counts.device(device)[l.text("event_type")] = value

@@ -94,6 +94,15 @@ func TestEndpointWithoutRuntimesHasNothing(t *testing.T) {
 	assert.Empty(t, r.tags())
 }
 
+func TestEndpointWithTheMachinesSeriesAloneHasNothing(t *testing.T) {
+	for _, series := range []string{
+		"system_memory_total_bytes", "system_swap_used_bytes", "system_vcpu_usage_ratio", "hardware_ecc_events_total", "execution_status_total", "instance_info",
+	} {
+		r := exporterRig(t, serve(t, series+" 1\n"), options{})
+		assert.Empty(t, r.tags(), series)
+	}
+}
+
 func TestEndpointInTroubleIsTold(t *testing.T) {
 	s := serve(t, twoTags)
 	r := exporterRig(t, s, options{})

@@ -158,6 +158,7 @@ func (m *monitor) keep(tool string) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	m.stop, m.done = stop, done
+	m.forget()
 	m.begin()
 	go func() {
 		defer close(done)
@@ -399,14 +400,13 @@ func (m *monitor) withoutHardware(r *reading) *reading {
 	}
 	m.stop()
 	m.stop = nil
-	m.forget()
 	return &reading{counts: r.counts, errs: []error{&scrapers.AbsentError{
 		Reason: fmt.Sprintf("no /dev/neuron*, and %s finds no device: %s", toolName, said),
 		Cure:   "install the Neuron driver (aws-neuronx-dkms), or let the container use /dev/neuron*",
 	}}}
 }
 
-// forget drops the report of a tool that is stopped.
+// forget drops the report of a tool that was stopped, which may have come after that.
 func (m *monitor) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

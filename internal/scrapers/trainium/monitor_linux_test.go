@@ -144,6 +144,20 @@ func TestToolThatFindsNoDevicesIsStopped(t *testing.T) {
 	assert.Len(t, pidsOfTool(t, tool), 2)
 }
 
+func TestReportOfAToolThatWasStoppedIsForgotten(t *testing.T) {
+	m := scraperstest.NewMachine(t)
+	tool := fakeTool(t, printing(`{"neuron_runtime_data":[],"neuron_hardware_info":{"error":"no driver"}}`))
+	r := newRig(t, m.Root, options{config: Config{NeuronMonitorPath: tool}})
+	_, err := r.scrape()
+	require.ErrorContains(t, err, "no driver")
+
+	// It says so once more while it ends. The next one finds a device.
+	r.requireGone(pidsOfTool(t, tool)...)
+	require.True(t, r.monitor().takeLine([]byte(`{"neuron_runtime_data":[],"neuron_hardware_info":{"error":"no driver"}}`)))
+	r.monitor().finder.path = fakeTool(t, printing(aReport(1, 2)))
+	assert.Equal(t, plain(1, 2), r.tags())
+}
+
 func TestFirstWindowIsNoMeasurement(t *testing.T) {
 	short := strings.Replace(aReport(0, 4096), `"period":1.0`, `"period":0.000692`, 1)
 	r, _ := toolRig(t, printing(short), options{})

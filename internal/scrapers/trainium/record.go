@@ -121,15 +121,13 @@ func (r *recorder) latency(now pcommon.Timestamp, of metadata.AttributeLatencyTy
 // executions records counters.
 func (r *recorder) executions(now pcommon.Timestamp, e *executions) {
 	for _, name := range sorted(e.errors) {
-		kind, ok := metadata.MapAttributeErrorType[name]
-		if v, fits := whole(e.errors[name]); ok && fits {
-			r.builder.RecordTrnExecutionErrorsDataPoint(now, v, kind)
+		if v, ok := whole(e.errors[name]); ok {
+			r.builder.RecordTrnExecutionErrorsDataPoint(now, v, metadata.MapAttributeErrorType[name])
 		}
 	}
 	for _, name := range sorted(e.outcomes) {
-		kind, ok := metadata.MapAttributeStatusType[name]
-		if v, fits := whole(e.outcomes[name]); ok && fits {
-			r.builder.RecordTrnExecutionStatusDataPoint(now, v, kind)
+		if v, ok := whole(e.outcomes[name]); ok {
+			r.builder.RecordTrnExecutionStatusDataPoint(now, v, metadata.MapAttributeStatusType[name])
 		}
 	}
 }

@@ -106,9 +106,11 @@ func (s *neuronScraper) Shutdown(ctx context.Context) error { return s.source.cl
 
 // Scrape implements scrapers.Scraper.
 func (s *neuronScraper) Scrape(ctx context.Context) (pmetric.Metrics, error) {
-	r := s.source.read(ctx)
+	// What arrives while the source is read, and is told by the next reading, is not
+	// before the time that this one is counted until.
 	since := s.counted
 	s.counted = s.clock()
+	r := s.source.read(ctx)
 	if !r.absolute {
 		s.count(&r.counts)
 	}

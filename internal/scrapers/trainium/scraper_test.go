@@ -384,3 +384,36 @@ func TestFiguresThatNoPointCanHaveAreLeftOut(t *testing.T) {
 	m.arrive(line(all...))
 	assert.NotContains(t, values(m.scrape(), ""), "trn.host_total_memory_usage")
 }
+
+// slow is a source during whose readings something arrives, which the next one tells.
+type slow struct {
+	recorded
+
+	m *mapping
+}
+
+func (s *slow) read(ctx context.Context) *reading {
+	r := s.recorded.read(ctx)
+	s.m.arrive(line(entry(1, "x", ran(5, 1))))
+	s.m.now = s.m.now.Add(time.Second)
+	return r
+}
+
+func TestCountersOfAWorkloadBeginBeforeWhatTheyCount(t *testing.T) {
+	m := newMapping(t, Config{}, true, &shares{pids: map[string][]int{"a": {1}}})
+	m.arrive(line())
+	m.neuronScraper.source = &slow{recorded: recorded{m.source.next}, m: m}
+	m.scrape()
+	m.neuronScraper.source = m.source
+	md := m.scrape() // which looks for sane start times
+	assert.Equal(t, map[string]float64{"": 0, "a": 2}, starts(md))
+}
+
+func TestKindsThatAreNotEmittedAreNotKept(t *testing.T) {
+	m := newMapping(t, Config{}, true, &shares{pids: map[string][]int{"a": {1}}})
+	m.arrive(line(entry(1, "x", ran(5, 1))))
+	m.scrape()
+	assert.Equal(t, tally{"numerical": 1}, m.machine.errors)
+	assert.Equal(t, tally{"completed": 5}, m.machine.outcomes)
+	assert.Equal(t, m.machine, m.workloads["a"].executions)
+}

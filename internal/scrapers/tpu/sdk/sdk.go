@@ -34,14 +34,14 @@ func number(text string) optional.Of[float64] {
 	return optional.Some(v)
 }
 
-// items splits a text at its commas: brackets around all and quotes around one are not
-// part of it.
+// bare is a text without what libtpu may have around it: spaces, brackets and quotes.
+func bare(text string) string { return strings.Trim(text, " \t\r\n[]'\"") }
+
+// items splits a text at its commas.
 func items(text string) []string {
-	text = strings.TrimSpace(text)
-	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
-	all := strings.Split(text, ",")
+	all := strings.Split(bare(text), ",")
 	for i, item := range all {
-		all[i] = strings.TrimSpace(strings.Trim(strings.TrimSpace(item), `'"`))
+		all[i] = bare(item)
 	}
 	if last := len(all) - 1; last > 0 && all[last] == "" {
 		all = all[:last] // a comma at the end
@@ -68,10 +68,11 @@ func Labelled(description string, values []string) map[string]dist.Stats {
 
 // Flat reads the statistics of one distribution: a text for each, or one for all.
 func Flat(description string, values []string) dist.Stats {
-	if len(values) == 1 {
-		values = items(values[0])
+	var all []string
+	for _, text := range values {
+		all = append(all, items(text)...)
 	}
-	return stats(description, values)
+	return stats(description, all)
 }
 
 var (
@@ -138,8 +139,8 @@ func QueueSizes(values []string) map[string]int64 {
 		if at < 0 {
 			continue
 		}
-		if v := number(text[at+1:]); v.Known && v.Value <= maxQueue {
-			all[label.Sanitize(strings.Trim(strings.TrimSpace(text[:at]), `'"`))] += int64(v.Value)
+		if v := number(bare(text[at+1:])); v.Known && v.Value <= maxQueue {
+			all[label.Sanitize(bare(text[:at]))] += int64(v.Value)
 		}
 	}
 	return all
@@ -149,20 +150,20 @@ func QueueSizes(values []string) map[string]int64 {
 const maxQueue = 1 << 40
 
 // linkForm is that of a link's row: `tray1.chip3.ici0.int: 0`.
-var linkForm = regexp.MustCompile(`^\s*tray(\d{1,6})\.chip(\d{1,6})\.[^:]*:\s*(.*?)\s*$`)
+var linkForm = regexp.MustCompile(`^tray(\d{1,6})\.chip(\d{1,6})\.[^:]*:(.*)$`)
 
 // LinkHealth reads the scores of links, and returns the worst of each chip, in the
 // order of trays and chips, or plain numbers as they are: perChip says which.
 func LinkHealth(values []string) (scores []optional.Of[float64], perChip bool) {
 	worst := map[place]optional.Of[float64]{}
 	for _, text := range values {
-		row := linkForm.FindStringSubmatch(text)
+		row := linkForm.FindStringSubmatch(bare(text))
 		if row == nil {
 			continue
 		}
 		at := placeOf(row)
 		score := worst[at] // a chip keeps its place, whatever its rows say
-		if v := number(row[3]); v.Known && (!score.Known || v.Value > score.Value) {
+		if v := number(bare(row[3])); v.Known && (!score.Known || v.Value > score.Value) {
 			score = v
 		}
 		worst[at] = score

@@ -62,19 +62,21 @@ func TestFlat(t *testing.T) {
 	want := dist.Stats{P50: some(35.99), P90: some(52.15), P95: some(53.83), P999: some(55.51)}
 	assert.Equal(t, want, Flat("p50, p90, p95, p999", []string{"35.99, 52.15, 53.83, 55.51"}))
 	assert.Equal(t, want, Flat("", []string{"35.99", "52.15", "53.83", "55.51"}))
+	assert.Equal(t, want, Flat("", []string{"'35.99'", " '52.15' ", `"53.83"`, "'55.51'"}))
+	assert.Equal(t, want, Flat("", []string{"['35.99', '52.15', '53.83', '55.51']"}))
 	assert.Equal(t, dist.Stats{Mean: some(7)}, Flat("the mean", []string{"7"}))
 	assert.Equal(t, dist.Stats{}, Flat("", nil))
 }
 
 func TestQueueSizes(t *testing.T) {
-	got := QueueSizes([]string{"tensorcore-0: 1", "'a:b': 2", "tensor core 0:3", "Tensor-Core-0: 4", "x", "y: -1", "z: many", "huge: 1e300", ": 5"})
-	assert.Equal(t, map[string]int64{"tensorcore_0": 1, "a_b": 2, "tensor_core_0": 7, "unknown": 5}, got)
+	got := QueueSizes([]string{"tensorcore-0: 1", "'a:b': 2", "tensor core 0:3", "Tensor-Core-0: 4", "'quoted-0: 6'", "['quoted-1': '7']", "x", "y: -1", "z: many", "huge: 1e300", ": 5"})
+	assert.Equal(t, map[string]int64{"tensorcore_0": 1, "a_b": 2, "tensor_core_0": 7, "quoted_0": 6, "quoted_1": 7, "unknown": 5}, got)
 }
 
 func TestLinkHealth(t *testing.T) {
 	scores, perChip := LinkHealth([]string{
 		"tray10.chip0.ici0.int: 7", "tray1.chip3.ici0.int: 10", "tray1.chip3.ici1.int: 0", "tray1.chip0.ici0.int: 0",
-		"tray1.chip1.ici0.int: broken", "tray1.chip2.ici9.ext:3", "what: 9",
+		"tray1.chip1.ici0.int: broken", "'tray1.chip2.ici9.ext:3'", "what: 9",
 	})
 	assert.True(t, perChip)
 	assert.Equal(t, []float{some(0), none, some(3), some(10), some(7)}, scores)

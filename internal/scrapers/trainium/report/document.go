@@ -24,6 +24,8 @@ type document struct {
 	// known says that there is neuron_runtime_data, which may be null.
 	known    bool
 	runtimes []entry
+	// left is how many runtimes more there are than are read.
+	left     int
 	counters counterGroup
 	hardware hardware
 }
@@ -47,6 +49,13 @@ type coreGroup struct {
 	inUse  map[string]number
 	err    text
 }
+
+// A line of 16 MiB has room for millions of runtimes and parts, which would take
+// gigabytes. No machine has so many.
+const (
+	maxRuntimes = 4096
+	maxNames    = 1024
+)
 
 // isLongEnough tells whether the window was. Without a period there is no doubt.
 func (g *coreGroup) isLongEnough() bool { return !g.period.known || g.period.value >= minWindow }
@@ -166,6 +175,10 @@ func (d decoder) runtimes(to *document) error {
 	kind := d.PeekKind()
 	to.known = kind == jsontext.KindNull || kind == jsontext.KindBeginArray
 	return d.array(func() error {
+		if len(to.runtimes) >= maxRuntimes {
+			to.left++
+			return d.SkipValue()
+		}
 		to.runtimes = append(to.runtimes, entry{})
 		return d.entry(&to.runtimes[len(to.runtimes)-1])
 	})
@@ -361,13 +374,16 @@ func (d decoder) hardware(to *hardware) error {
 	})
 }
 
-// numbers reads an object of numbers. What is none is known to be unknown.
+// numbers reads an object of numbers, maxNames at most. What is none is known to be
+// unknown.
 func (d decoder) numbers(to *map[string]number) error {
 	*to = map[string]number{}
 	return d.object(func(name string) error {
 		var n number
 		err := d.number(&n)
-		(*to)[name] = n
+		if len(*to) < maxNames {
+			(*to)[name] = n
+		}
 		return err
 	})
 }
@@ -387,20 +403,20 @@ func (d decoder) number(to *number) error {
 		return err
 	}
 	v, err := strconv.ParseFloat(string(raw), 64)
-	if raw[0] != '-' && err == nil && v <= math.MaxInt64/2 {
-		*to = number{v, true}
+	if err == nil && v >= 0 && v <= math.MaxInt64/2 {
+		*to = number{math.Abs(v), true} // Go's encoder has a -0
 	}
 	return nil
 }
 
 func (n number) optional() optional.Of[float64] { return optional.If(n.value, n.known) }
 
-// whole is 0 for what is none.
-func (n number) whole() int {
-	if n.value > math.MaxInt32 {
-		return 0
+// whole is a pid or an index; 0 for what can be none.
+func (n number) whole() (int, bool) {
+	if !n.known || n.value > math.MaxInt32 || n.value != math.Trunc(n.value) {
+		return 0, false
 	}
-	return int(n.value)
+	return int(n.value), true
 }
 
 // text is a JSON string, of which the first maxText bytes count; null is empty, and

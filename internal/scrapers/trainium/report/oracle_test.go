@@ -31,7 +31,7 @@ func (o object) in(names ...string) object {
 func (o object) number(name string) optional.Of[float64] {
 	n, ok := o[name].(json.Number)
 	v, err := strconv.ParseFloat(string(n), 64)
-	return optional.If(v, ok && err == nil && n[0] != '-' && v <= math.MaxInt64/2)
+	return optional.If(math.Abs(v), ok && err == nil && v >= 0 && v <= math.MaxInt64/2)
 }
 
 func (o object) numbers(is func(string) bool) map[string]float64 {

@@ -80,6 +80,9 @@ func Parse(line []byte) (*Report, error) {
 	for i := range doc.runtimes {
 		r.addRuntime(&doc.runtimes[i])
 	}
+	if doc.left > 0 {
+		r.Troubles = append(r.Troubles, fmt.Sprintf("%d runtimes more than the %d that are read", doc.left, maxRuntimes))
+	}
 	if err := doc.counters.err; err != "" {
 		r.Troubles = append(r.Troubles, "neuron_hw_counters: "+string(err))
 		return r, nil
@@ -89,7 +92,8 @@ func Parse(line []byte) (*Report, error) {
 }
 
 func (r *Report) addRuntime(e *entry) {
-	made := Runtime{Key: Key{Pid: e.pid.whole(), Tag: string(e.tag)}}
+	pid, _ := e.pid.whole()
+	made := Runtime{Key: Key{Pid: pid, Tag: string(e.tag)}}
 	switch {
 	case e.err != "":
 		made.Unread = true
@@ -171,10 +175,11 @@ func devicesOf(list []device) map[int]ECC {
 	all := make(map[int]ECC, len(list))
 	for i := range list {
 		d := &list[i]
-		if !d.index.known {
+		place, ok := d.index.whole()
+		if !ok || place >= maxIndex {
 			continue
 		}
-		all[d.index.whole()] = known(map[string]number{
+		all[place] = known(map[string]number{
 			MemCorrected: d.memCorrected, MemUncorrected: d.memUncorrected,
 			SRAMCorrected: d.sramCorrected, SRAMUncorrected: d.sramUncorrected,
 		})
@@ -216,9 +221,10 @@ func parts(all map[string]number) map[string]float64 {
 // maxPart is how long the name of a part may be.
 const maxPart = 64
 
-// IsPart tells whether this can be the name of a part of the memory.
+// IsPart tells whether this can be the name of a part of the memory: with dots it would
+// be several parts of a metric's name.
 func IsPart(name string) bool {
 	return name != "" && len(name) <= maxPart && strings.Trim(name, partLetters) == ""
 }
 
-const partLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+const partLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
