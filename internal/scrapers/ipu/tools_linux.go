@@ -168,7 +168,7 @@ func (t *tool) askEach(ctx context.Context) (listing, error) {
 	return got, nil
 }
 
-// askOne asks for one device.
+// askOne asks for one device. Where others are told of too it is the one of that number.
 func (t *tool) askOne(ctx context.Context, id int) (gc.Device, error) {
 	got, err := t.list(ctx, "--device-info", "-d", strconv.Itoa(id))
 	if err != nil {
@@ -177,7 +177,8 @@ func (t *tool) askOne(ctx context.Context, id int) (gc.Device, error) {
 	if len(got.devices) == 0 {
 		return gc.Device{}, fmt.Errorf("gc-info says nothing of device %d (path %s)", id, t.path)
 	}
-	d := got.devices[0]
+	at := slices.IndexFunc(got.devices, func(d gc.Device) bool { return d.ID == optional.Some(id) })
+	d := got.devices[max(at, 0)]
 	d.ID = d.ID.Or(optional.Some(id))
 	return d, nil
 }
