@@ -33,6 +33,9 @@ const (
 	killGrace = 2 * time.Second
 )
 
+// ErrDied says that a program was killed by a signal that is not ours.
+var ErrDied = errors.New("died")
+
 // Command is a program to run. No shell is involved.
 type Command struct {
 	Path      string   // absolute; refused otherwise
@@ -191,7 +194,7 @@ func endError(parent, ctx context.Context, start time.Time, cmd *exec.Cmd, err e
 	case parent.Err() != nil:
 		return gaveUp(parent, start)
 	default:
-		return fmt.Errorf("died after %s: %s", short(time.Since(start)), state)
+		return fmt.Errorf("%w after %s: %s", ErrDied, short(time.Since(start)), state)
 	}
 }
 

@@ -245,6 +245,7 @@ func TestRunReportsTheSignalThatKilled(t *testing.T) {
 	defer requireNoChildren(t)
 	tool := script(t, `echo partial; kill -SEGV $$`)
 	res, err := Run(bounded(t), Command{Path: tool})
+	require.ErrorIs(t, err, ErrDied)
 	require.ErrorContains(t, err, "run "+tool+": died after")
 	require.ErrorContains(t, err, "signal: segmentation fault")
 	assert.Equal(t, -1, res.ExitCode)

@@ -7113,7 +7113,7 @@ type metricIpuAverageBoardTemp struct {
 // init fills ipu.averageBoardTemp metric with initial data.
 func (m *metricIpuAverageBoardTemp) init() {
 	m.data.SetName("ipu.averageBoardTemp")
-	m.data.SetDescription("Mean temperature of the board: `average board temp` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1.")
+	m.data.SetDescription("Mean temperature of the board: `average board temp` of the IPU in gc-inventory, else gc-info; the unit `C` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7165,7 +7165,7 @@ type metricIpuAverageDieTemp struct {
 // init fills ipu.averageDieTemp metric with initial data.
 func (m *metricIpuAverageDieTemp) init() {
 	m.data.SetName("ipu.averageDieTemp")
-	m.data.SetDescription("Mean temperature of the die: `average die temp` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1.")
+	m.data.SetDescription("Mean temperature of the die: `average die temp` of the IPU in gc-inventory, else gc-info; the unit `C` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7217,7 +7217,7 @@ type metricIpuClock struct {
 // init fills ipu.clock metric with initial data.
 func (m *metricIpuClock) init() {
 	m.data.SetName("ipu.clock")
-	m.data.SetDescription("Clock of the IPU: `clock` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped.")
+	m.data.SetDescription("Clock of the IPU: `clock` of the IPU in gc-inventory, else gc-info; the unit `MHz` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7269,7 +7269,7 @@ type metricIpuLinkSpeed struct {
 // init fills ipu.linkSpeed metric with initial data.
 func (m *metricIpuLinkSpeed) init() {
 	m.data.SetName("ipu.linkSpeed")
-	m.data.SetDescription("Speed of the data link in gigatransfers per second: `link speed` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. An attribute named exactly `speed` goes before it.")
+	m.data.SetDescription("Speed of the data link in gigatransfers per second: `link speed` of the IPU in gc-inventory, else gc-info; the unit `GT/s` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. An attribute named exactly `speed` goes before it.")
 	m.data.SetUnit("{GT}/s")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7321,7 +7321,7 @@ type metricIpuPower struct {
 // init fills ipu.power metric with initial data.
 func (m *metricIpuPower) init() {
 	m.data.SetName("ipu.power")
-	m.data.SetDescription("Power of the IPU: `ipu power` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.")
+	m.data.SetDescription("Power of the IPU: `ipu power` of the IPU in gc-inventory, else gc-info; the unit `W` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7373,7 +7373,7 @@ type metricIpuSessionUtilisation struct {
 // init fills ipu.sessionUtilisation metric with initial data.
 func (m *metricIpuSessionUtilisation) init() {
 	m.data.SetName("ipu.sessionUtilisation")
-	m.data.SetDescription("Utilisation of the IPU in the current session, 0 to 100: `ipu utilisation (session)` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Negative values are dropped.")
+	m.data.SetDescription("Utilisation of the IPU in the current session, 0 to 100: `ipu utilisation (session)` of the IPU in gc-inventory, else `IPU utilisation session` of gc-monitor, else gc-info; the unit `%` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Negative values are dropped. Also on the resource of the workload whose process is attached to the IPU.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7425,7 +7425,7 @@ type metricIpuTotalBoardPower struct {
 // init fills ipu.totalBoardPower metric with initial data.
 func (m *metricIpuTotalBoardPower) init() {
 	m.data.SetName("ipu.totalBoardPower")
-	m.data.SetDescription("Power of the whole board, which may carry two IPUs: `total board power` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.")
+	m.data.SetDescription("Power of the whole board, which may carry two IPUs: `total board power` of the IPU in gc-inventory, else gc-info; the unit `W` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -7477,7 +7477,7 @@ type metricIpuUtilisation struct {
 // init fills ipu.utilisation metric with initial data.
 func (m *metricIpuUtilisation) init() {
 	m.data.SetName("ipu.utilisation")
-	m.data.SetDescription("Utilisation of the IPU, 0 to 100: `ipu utilisation` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Negative values are dropped.")
+	m.data.SetDescription("Utilisation of the IPU, 0 to 100: `ipu utilisation` of the IPU in gc-inventory, else `IPU utilisation` of gc-monitor, else gc-info; the unit `%` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Negative values are dropped.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)

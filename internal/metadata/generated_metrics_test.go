@@ -3221,7 +3221,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.averageBoardTemp"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Mean temperature of the board: `average board temp` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1.", mi.Description())
+					assert.Equal(t, "Mean temperature of the board: `average board temp` of the IPU in gc-inventory, else gc-info; the unit `C` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1.", mi.Description())
 					assert.Equal(t, "Cel", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3236,7 +3236,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.averageDieTemp"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Mean temperature of the die: `average die temp` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1.", mi.Description())
+					assert.Equal(t, "Mean temperature of the die: `average die temp` of the IPU in gc-inventory, else gc-info; the unit `C` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1.", mi.Description())
 					assert.Equal(t, "Cel", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3251,7 +3251,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.clock"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Clock of the IPU: `clock` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped.", mi.Description())
+					assert.Equal(t, "Clock of the IPU: `clock` of the IPU in gc-inventory, else gc-info; the unit `MHz` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count.", mi.Description())
 					assert.Equal(t, "MHz", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3266,7 +3266,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.linkSpeed"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Speed of the data link in gigatransfers per second: `link speed` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. An attribute named exactly `speed` goes before it.", mi.Description())
+					assert.Equal(t, "Speed of the data link in gigatransfers per second: `link speed` of the IPU in gc-inventory, else gc-info; the unit `GT/s` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. An attribute named exactly `speed` goes before it.", mi.Description())
 					assert.Equal(t, "{GT}/s", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3281,7 +3281,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.power"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Power of the IPU: `ipu power` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.", mi.Description())
+					assert.Equal(t, "Power of the IPU: `ipu power` of the IPU in gc-inventory, else gc-info; the unit `W` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3296,7 +3296,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.sessionUtilisation"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Utilisation of the IPU in the current session, 0 to 100: `ipu utilisation (session)` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Negative values are dropped.", mi.Description())
+					assert.Equal(t, "Utilisation of the IPU in the current session, 0 to 100: `ipu utilisation (session)` of the IPU in gc-inventory, else `IPU utilisation session` of gc-monitor, else gc-info; the unit `%` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Negative values are dropped. Also on the resource of the workload whose process is attached to the IPU.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3311,7 +3311,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.totalBoardPower"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Power of the whole board, which may carry two IPUs: `total board power` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.", mi.Description())
+					assert.Equal(t, "Power of the whole board, which may carry two IPUs: `total board power` of the IPU in gc-inventory, else gc-info; the unit `W` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Filled in only while an application runs that was started with GCDA_MONITOR=1. Negative values are dropped.", mi.Description())
 					assert.Equal(t, "W", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())
@@ -3326,7 +3326,7 @@ func TestMetricsBuilder(t *testing.T) {
 					validatedMetrics["ipu.utilisation"] = true
 					assert.Equal(t, pmetric.MetricTypeGauge, mi.Type())
 					assert.Equal(t, 1, mi.Gauge().DataPoints().Len())
-					assert.Equal(t, "Utilisation of the IPU, 0 to 100: `ipu utilisation` from the device attributes that gc-inventory (else gc-monitor, gc-info) prints. Absent when it is missing, `N/A` or not a plain number; Multi IPU devices are skipped. Negative values are dropped.", mi.Description())
+					assert.Equal(t, "Utilisation of the IPU, 0 to 100: `ipu utilisation` of the IPU in gc-inventory, else `IPU utilisation` of gc-monitor, else gc-info; the unit `%` is taken off. Absent when it is missing, `N/A` or not a plain decimal number. Multi IPU devices are skipped; with `workloads::pid`, only the IPUs that are attached to that process or its tree count. Negative values are dropped.", mi.Description())
 					assert.Equal(t, "%", mi.Unit())
 					dp := mi.Gauge().DataPoints().At(0)
 					assert.Equal(t, start, dp.StartTimestamp())

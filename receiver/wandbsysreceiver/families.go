@@ -7,6 +7,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/ipu"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu"
@@ -20,6 +21,7 @@ func families() []scrapers.Factory {
 		host.NewFactory(),
 		nvidia.NewFactory(),
 		amd.NewFactory(),
+		ipu.NewFactory(),
 		openmetrics.NewFactory(),
 		tpu.NewFactory(),
 		trainium.NewFactory(),

@@ -6,7 +6,6 @@ package amd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/gpus"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/smi"
+	"github.com/wandbsys/otelcol-wandbsys/internal/toolrun"
 )
 
 const (
@@ -28,9 +28,9 @@ const (
 // newSource returns the source that is configured, and who uses the GPUs, which
 // the kernel tells whatever the source is.
 func newSource(cfg *Config, set scrapers.Settings) (source, owners, error) {
-	cost, err := newCosts(set)
+	meter, err := toolrun.NewMeter(set.Receiver, familyName)
 	if err != nil {
-		return nil, nil, fmt.Errorf("own metrics: %w", err)
+		return nil, nil, err
 	}
 	ids, err := deviceIDs.ParseAll(cfg.DeviceIDs)
 	if err != nil {
@@ -38,9 +38,9 @@ func newSource(cfg *Config, set scrapers.Settings) (source, owners, error) {
 	}
 	sys := newSysfs(set)
 	amdSMI := newTool(smi.NewAMD(smi.Options{Path: cfg.AMDSMIPath, Interval: set.DetectionInterval}),
-		amdSMITimeout, set, cfg, cost, sys.root)
+		amdSMITimeout, set, cfg, meter, sys.root)
 	rocmSMI := newTool(smi.NewROCm(smi.Options{Path: cfg.ROCmSMIPath, Interval: set.DetectionInterval}),
-		rocmSMITimeout, set, cfg, cost, sys.root)
+		rocmSMITimeout, set, cfg, meter, sys.root)
 	sys.selected, amdSMI.selected, rocmSMI.selected = ids, ids, ids
 	all := map[sourceName]probe{
 		sourceSysfs:   {source: sys, name: sourceSysfs, none: "no GPU of the amdgpu driver in /sys"},

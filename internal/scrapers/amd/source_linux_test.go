@@ -357,7 +357,7 @@ func TestSlowToolComesFirst(t *testing.T) {
 // say when it was not asked is not told later.
 func TestHungToolIsPassedOver(t *testing.T) {
 	r := newChoiceRig(t, &Config{Source: sourceAuto, ToolTimeout: never})
-	r.toolOf(sourceAMDSMI).timeout = toolHangs
+	r.toolOf(sourceAMDSMI).runner.Timeout = toolHangs
 	amdSMI := r.install("amd-smi", `[ -e "$D/go" ] || { `+forever+`; }
 `+amdBody)
 	r.install("rocm-smi", rocmBody)
@@ -365,7 +365,7 @@ func TestHungToolIsPassedOver(t *testing.T) {
 	requireGone(t, amdSMI.pid("self"), amdSMI.pid("child"))
 	r.requireSource(fromROCmSMI)
 	amdSMI.letGo()
-	r.toolOf(sourceAMDSMI).timeout = never
+	r.toolOf(sourceAMDSMI).runner.Timeout = never
 	r.now = r.now.Add(detectionInterval)
 	require.Eventually(t, func() bool {
 		got, errs := r.scrape()

@@ -30,6 +30,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/smi"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
+	"github.com/wandbsys/otelcol-wandbsys/internal/toolrun"
 )
 
 const (
@@ -147,6 +148,7 @@ type toolRig struct {
 	logs      *observer.ObservedLogs
 	telemetry *componenttest.Telemetry
 	now       *atomic.Int64
+	receiver  string
 }
 
 func newToolRig(t testing.TB, name, body string, timeout time.Duration) *toolRig {
@@ -154,16 +156,17 @@ func newToolRig(t testing.TB, name, body string, timeout time.Duration) *toolRig
 	r := &toolRig{t: t, program: newProgram(t, t.TempDir(), name, body), now: new(atomic.Int64), telemetry: componenttest.NewTelemetry()}
 	set, logs := scraperstest.NewSettings(t, t.TempDir(), false)
 	set.Receiver.MeterProvider = r.telemetry.NewTelemetrySettings().MeterProvider
-	cost, err := newCosts(set)
+	meter, err := toolrun.NewMeter(set.Receiver, familyName)
 	require.NoError(t, err)
 	// Without an interval amd-smi's static is asked for each time.
 	reader := map[string]func(smi.Options) *smi.Tool{"rocm-smi": smi.NewROCm, "amd-smi": smi.NewAMD}[name](smi.Options{Path: r.program.path})
 	scraperstest.Machine{T: t, Root: set.RootPath}.Write("sys/module/amdgpu/version", "6.8.5\n")
 	cfg := defaultConfig().(*Config)
 	cfg.ToolTimeout, cfg.CommonConfig.Timing.CollectionInterval = timeout, never
-	r.tool = newTool(reader, never, set, cfg, cost, folder(set.RootPath))
-	r.logs, r.now = logs, new(atomic.Int64)
+	r.tool = newTool(reader, never, set, cfg, meter, folder(set.RootPath))
+	r.logs, r.receiver = logs, set.Receiver.ID.String()
 	r.clock = func() time.Time { return time.Unix(r.now.Load(), 0) }
+	r.runner.Now = r.clock
 	t.Cleanup(func() {
 		require.NoError(t, r.close(bounded(t)))
 		require.NoError(t, r.telemetry.Shutdown(context.WithoutCancel(t.Context())))
@@ -176,14 +179,6 @@ func bounded(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), tooLong)
 	t.Cleanup(cancel)
-	return ctx
-}
-
-// over is the context of a scrape that has no time to wait.
-func over(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
 	return ctx
 }
 
@@ -200,7 +195,7 @@ func (r *toolRig) hurried() *reading {
 // arrive waits until the run in progress has answered.
 func (r *toolRig) arrive() {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return len(r.running) == 1 }, tooLong, time.Millisecond)
+	require.Eventually(r.t, func() bool { return r.runner.Arrived() }, tooLong, time.Millisecond)
 }
 
 // said lists what was logged.
@@ -277,7 +272,7 @@ func TestToolThatHangs(t *testing.T) {
 	require.ErrorIs(t, fault, context.DeadlineExceeded)
 
 	r.program.letGo()
-	r.timeout = never
+	r.runner.Timeout = never
 	got = r.hurried()
 	assert.Empty(t, got.cards)
 	assert.Equal(t, []error{fault}, got.errs, "as long as the next run goes on")
@@ -319,20 +314,12 @@ func TestToolIsClosedWhileItRuns(t *testing.T) {
 	require.NoError(t, r.close(bounded(t)), "once more")
 }
 
-// One that does not even end when it is killed does not hold up the end.
-func TestClosingHasItsTime(t *testing.T) {
-	r := newToolRig(t, "rocm-smi", ``, never)
-	r.running = make(chan answer)
-	require.ErrorIs(t, r.close(over(t)), context.Canceled)
-	r.running = nil
-}
-
 func TestCostsOfTools(t *testing.T) {
 	r := newToolRig(t, "amd-smi", `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo '[{"gpu": 0}]'`, 0)
 	require.Len(t, r.patiently().cards, 1)
 	_ = r.patiently()
 	attributes := attribute.NewSet(
-		attribute.String("receiver", r.cost.receiver), attribute.String("family", "amd"), attribute.String("tool", "amd-smi"))
+		attribute.String("receiver", r.receiver), attribute.String("family", "amd"), attribute.String("tool", "amd-smi"))
 	times, values := metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreValue()
 	metadatatest.AssertEqualWandbsysFamilyToolRuns(t, r.telemetry, []metricdata.DataPoint[int64]{{Value: 4, Attributes: attributes}}, times)
 	spent := []metricdata.DataPoint[float64]{{Attributes: attributes}}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/toolrun"
 )
 
 const (
@@ -57,14 +58,14 @@ func (f *finder) find(ctx context.Context) (found, error) {
 
 func (f *finder) search() (string, error) {
 	if f.path != "" {
-		if isExecutable(f.path) {
+		if toolrun.IsExecutable(f.path) {
 			return f.path, nil
 		}
 		return "", fmt.Errorf("%w: there is no executable %s (scrapers::trainium::neuron_monitor_path)", errNotFound, f.path)
 	}
 	dirs := searchDirs(os.Getenv("PATH"))
 	for _, dir := range dirs {
-		if path := filepath.Join(dir, toolName); isExecutable(path) {
+		if path := filepath.Join(dir, toolName); toolrun.IsExecutable(path) {
 			return path, nil
 		}
 	}
@@ -74,19 +75,7 @@ func (f *finder) search() (string, error) {
 }
 
 func searchDirs(path string) []string {
-	var dirs []string
-	for _, dir := range append(filepath.SplitList(path), toolDir) {
-		// An empty entry of PATH would be the present folder, and guard refuses it.
-		if filepath.IsAbs(dir) && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
-}
-
-func isExecutable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	return toolrun.Dirs(append(filepath.SplitList(path), toolDir)...)
 }
 
 var deviceForm = regexp.MustCompile(`^neuron[0-9]+$`)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/toolrun"
 )
 
 func getenv(env map[string]string) func(string) string {
@@ -75,7 +77,7 @@ func TestFindSaysWhereItLooked(t *testing.T) {
 }
 
 func TestEnvironmentIsMinimal(t *testing.T) {
-	assert.Equal(t, []string{"PATH=" + systemPath, "LC_ALL=C", "PYTHONWARNINGS=ignore"}, environment(getenv(map[string]string{"HOME": "/root"})))
+	assert.Equal(t, []string{"PATH=" + toolrun.SystemPath, "LC_ALL=C", "PYTHONWARNINGS=ignore"}, environment(getenv(map[string]string{"HOME": "/root"})))
 	assert.Equal(t,
 		[]string{"PATH=/bin", "LC_ALL=C", "PYTHONWARNINGS=ignore", "ROCM_PATH=/sw/rocm", "LD_LIBRARY_PATH=/sw/lib"},
 		environment(getenv(map[string]string{"PATH": "/bin", rocmPath: "/sw/rocm", "LD_LIBRARY_PATH": "/sw/lib", "SECRET": "x", "LC_ALL": "de_DE"})))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd/card"
+	"github.com/wandbsys/otelcol-wandbsys/internal/toolrun"
 )
 
 const (
@@ -40,14 +41,6 @@ type Options struct {
 	Interval time.Duration
 	// Now is the clock; nil is [time.Now].
 	Now func() time.Time
-}
-
-// Cost is what a reading took.
-type Cost struct {
-	// Runs is how many programs were run.
-	Runs int
-	// Wall is how long they ran, CPU the processor time that they and their children used.
-	Wall, CPU time.Duration
 }
 
 // dialect is how a tool is spoken to.
@@ -156,8 +149,8 @@ func (t *Tool) StaticError() error { return t.fixedErr }
 // driver. ctx bounds it: tools that run then are killed, and the error wraps its
 // cause. Without an executable the error wraps [ErrNotFound]; what the tool said
 // in place of figures is a [TextError].
-func (t *Tool) Read(ctx context.Context, extended bool) ([]card.Reading, Cost, error) {
-	var cost Cost
+func (t *Tool) Read(ctx context.Context, extended bool) ([]card.Reading, toolrun.Cost, error) {
+	var cost toolrun.Cost
 	path, err := t.Find(ctx)
 	if err != nil {
 		return nil, cost, err
@@ -178,7 +171,7 @@ func (t *Tool) Read(ctx context.Context, extended bool) ([]card.Reading, Cost, e
 // ask runs the tool until it gives figures or fails in a way that nothing can be
 // done about. How the tool exits counts only when there are no figures: rocm-smi has
 // exited with 2 because of one figure of many.
-func (t *Tool) ask(ctx context.Context, path string, extended bool, cost *Cost) ([]card.Reading, error) {
+func (t *Tool) ask(ctx context.Context, path string, extended bool, cost *toolrun.Cost) ([]card.Reading, error) {
 	for {
 		res, err := t.run(ctx, path, t.arguments(extended), cost)
 		if err != nil {
@@ -236,13 +229,11 @@ func (t *Tool) learn(res guard.Result) bool {
 }
 
 // run runs the tool once.
-func (t *Tool) run(ctx context.Context, path string, args []string, cost *Cost) (guard.Result, error) {
+func (t *Tool) run(ctx context.Context, path string, args []string, cost *toolrun.Cost) (guard.Result, error) {
 	res, err := guard.Run(ctx, guard.Command{
 		Path: path, Args: args, Env: environment(os.Getenv), MaxOutput: maxStdout, MaxStderr: maxStderr,
 	})
-	cost.Runs++
-	cost.Wall += res.Duration
-	cost.CPU += res.CPU
+	cost.Add(res)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.path = "" // it was removed, perhaps for another version: look again
 	}
@@ -304,7 +295,7 @@ func (e *exitError) Unwrap() error { return e.said }
 
 // refresh reads what hardly changes when it is due. A failure fails nothing else:
 // there are no caps then until the next time.
-func (t *Tool) refresh(ctx context.Context, path string, cost *Cost) {
+func (t *Tool) refresh(ctx context.Context, path string, cost *toolrun.Cost) {
 	now := t.options.Now()
 	if !t.fixedAt.IsZero() && now.Sub(t.fixedAt) < t.options.Interval {
 		return
@@ -320,7 +311,7 @@ func (t *Tool) refresh(ctx context.Context, path string, cost *Cost) {
 	}
 }
 
-func (t *Tool) readStatic(ctx context.Context, path string, cost *Cost) (map[int]Static, error) {
+func (t *Tool) readStatic(ctx context.Context, path string, cost *toolrun.Cost) (map[int]Static, error) {
 	res, err := t.run(ctx, path, t.static, cost)
 	if err != nil {
 		return nil, fmt.Errorf("read the limits: %w", err)
