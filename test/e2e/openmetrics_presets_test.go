@@ -207,6 +207,26 @@ func TestValidateAcceptsPresets(t *testing.T) {
 	t.Run("all together", func(t *testing.T) { check(t, all...) })
 }
 
+// familiesOf are all that this build has.
+func familiesOf(t *testing.T) []string {
+	t.Helper()
+	_, stderr, _ := run(t, nil, "validate", "--config=yaml:"+oneLine, "--config=yaml:receivers::wandbsys: {scrapers: {}}")
+	_, list, found := strings.Cut(strings.TrimSpace(stderr), "or name some of ")
+	require.True(t, found, stderr)
+	return strings.Split(list, ", ")
+}
+
+// Families that are not named are off, so that each preset has to name all.
+func TestPresetsNameEveryFamily(t *testing.T) {
+	families := familiesOf(t)
+	for name := range presets {
+		text, err := os.ReadFile(presetFile(t, name))
+		require.NoError(t, err)
+		scrapers := parseYAML(t, string(text))["receivers"].(map[string]any)["wandbsys"].(map[string]any)["scrapers"].(map[string]any)
+		assert.ElementsMatch(t, families, keys(scrapers), name)
+	}
+}
+
 // A preset comes last. It must not undo what the files before it say of other families.
 func TestPresetsLeaveOtherFamiliesAsTheyAre(t *testing.T) {
 	args := []string{
@@ -221,7 +241,7 @@ func TestPresetsLeaveOtherFamiliesAsTheyAre(t *testing.T) {
 	stdout, stderr, code := run(t, nil, args...)
 	require.Zero(t, code, stderr)
 	scrapers := parseYAML(t, stdout)["receivers"].(map[string]any)["wandbsys"].(map[string]any)["scrapers"].(map[string]any)
-	assert.ElementsMatch(t, []string{"host", "nvidia", "amd", "tpu", "trainium", "openmetrics"}, keys(scrapers))
+	assert.ElementsMatch(t, familiesOf(t), keys(scrapers))
 	assert.Equal(t, []any{"/data"}, scrapers["host"].(map[string]any)["disk_paths"])
 	assert.Equal(t, false, scrapers["nvidia"].(map[string]any)["mig"])
 	assert.Equal(t, "sysfs", scrapers["amd"].(map[string]any)["source"])
