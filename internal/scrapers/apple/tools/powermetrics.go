@@ -42,10 +42,13 @@ func milliwatts(all map[string]any, name string) figures.Float {
 	return watts
 }
 
+// minInterval is the shortest time, in nanoseconds, of which an energy says anything.
+const minInterval = 50e6
+
 // meanPower is the energy of the document, in mJ, over its time.
 func meanPower(gpu map[string]any, nanoseconds *float64) figures.Float {
 	energy := power(number(gpu, "gpu_energy"))
-	if !energy.Known || nanoseconds == nil || *nanoseconds <= 0 {
+	if !energy.Known || nanoseconds == nil || *nanoseconds < minInterval {
 		return figures.Float{}
 	}
 	return optional.Some(energy.Value / 1e3 / (*nanoseconds / 1e9))
