@@ -131,8 +131,10 @@ func (k *Keeper[T]) Keep(start Start) {
 			pause := k.once(ctx, start)
 			select {
 			case <-ctx.Done():
-				return
 			case <-time.After(pause):
+			}
+			if ctx.Err() != nil { // both may have come
+				return
 			}
 			k.begin()
 		}

@@ -6,6 +6,7 @@ package wandbsysreceiver
 import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/apple"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics"
@@ -21,5 +22,6 @@ func families() []scrapers.Factory {
 		amd.NewFactory(),
 		openmetrics.NewFactory(),
 		trainium.NewFactory(),
+		apple.NewFactory(),
 	}
 }
