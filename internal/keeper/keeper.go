@@ -121,7 +121,7 @@ func (k *Keeper[T]) Running(ctx context.Context) bool {
 
 // Keep starts the program, and starts it again whenever it ends, until Stop or Close.
 func (k *Keeper[T]) Keep(start Start) {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // Stop and Close call it
 	done := make(chan struct{})
 	k.stop, k.done = stop, done
 	k.begin()

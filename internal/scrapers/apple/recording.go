@@ -64,13 +64,13 @@ func (r *recording) add(ctx context.Context, c *capture.Capture) error {
 
 // writeNew writes a file that was not there, or leaves none.
 func writeNew(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the path is configured
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("writing a capture: %w", errors.Join(err, os.Remove(path)))
+		return fmt.Errorf("writing a capture: %w", errors.Join(err, os.Remove(path))) //nolint:gosec // as above
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -166,6 +165,6 @@ func isSource(t testing.TB, err error, source string, texts ...string) {
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, source, failed.Source)
 	for _, text := range texts {
-		require.Truef(t, strings.Contains(err.Error(), text), "%q is not in %q", text, err)
+		require.ErrorContains(t, err, text)
 	}
 }

@@ -165,7 +165,7 @@ func search(path string) (string, error) {
 }
 
 func isProgram(path string) error {
-	info, err := os.Stat(path)
+	info, err := os.Stat(path) //nolint:gosec // the path is configured, or of PATH
 	switch {
 	case err != nil:
 		return err

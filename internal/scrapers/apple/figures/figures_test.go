@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,8 +23,8 @@ func energy(name, unit string, value int64) capture.Channel {
 	return capture.Channel{Group: energyGroup, Name: name, Unit: unit, Kind: capture.Simple, Value: value}
 }
 
-func phases(name string, states ...capture.Residency) capture.Channel {
-	return capture.Channel{Group: "GPU Stats", Subgroup: "GPU Performance States", Name: name, Kind: capture.State, States: states}
+func phases(states ...capture.Residency) capture.Channel {
+	return capture.Channel{Group: "GPU Stats", Subgroup: "GPU Performance States", Name: "GPUPH", Kind: capture.State, States: states}
 }
 
 func residency(off, p1, p2 int64) []capture.Residency {
@@ -122,7 +123,7 @@ func TestUtilisationAndClock(t *testing.T) {
 		"from end to end":            {residency(math.MinInt64, math.MinInt64, math.MinInt64), residency(math.MaxInt64, math.MaxInt64, math.MaxInt64), tables, optional.Some(100 * 2.0 / 3), optional.Some(700.0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := reported(sample(0, phases("GPUPH", tt.before...)), sample(second, phases("GPUPH", tt.after...)))
+			c := reported(sample(0, phases(tt.before...)), sample(second, phases(tt.after...)))
 			c.Pmgr = tt.tables
 			f := read(c)
 			assert.Equal(t, tt.busy.Known, f.GPU.Known)
@@ -136,7 +137,7 @@ func TestUtilisationAndClock(t *testing.T) {
 func TestOtherIdleStates(t *testing.T) {
 	before := []capture.Residency{{Name: "DOWN"}, {Name: "IDLE"}, {Name: "V0P1"}}
 	after := []capture.Residency{{Name: "DOWN", Ticks: 1}, {Name: "IDLE", Ticks: 2}, {Name: "V0P1", Ticks: 1}}
-	assert.Equal(t, optional.Some(25.0), read(reported(sample(0, phases("GPUPH", before...)), sample(second, phases("GPUPH", after...)))).GPU)
+	assert.Equal(t, optional.Some(25.0), read(reported(sample(0, phases(before...)), sample(second, phases(after...)))).GPU)
 }
 
 // Each core has a channel; the clocks are in kHz from the M4 on.
@@ -157,7 +158,7 @@ func TestCoresOfTheCPU(t *testing.T) {
 
 func TestIntervals(t *testing.T) {
 	at := func(at, ticks int64) *capture.Capture {
-		return reported(sample(at, phases("GPUPH", residency(0, ticks, ticks)...), energy("GPU Energy", "J", ticks)))
+		return reported(sample(at, phases(residency(0, ticks, ticks)...), energy("GPU Energy", "J", ticks)))
 	}
 	var m Meter
 	assert.False(t, m.Read(at(0, 0)).GPU.Known, "the first")
@@ -201,7 +202,7 @@ func TestTheDriversUtilisationDoesNotTakeTurns(t *testing.T) {
 	driver := capture.Statistics{"Device Utilization %": 29}
 	var m Meter
 	assert.Equal(t, optional.Some(29.0), m.Read(withStatistics(reported(), driver)).GPU)
-	assert.False(t, m.Read(withStatistics(reported(sample(0, phases("GPUPH", residency(0, 0, 0)...))), driver)).GPU.Known)
+	assert.False(t, m.Read(withStatistics(reported(sample(0, phases(residency(0, 0, 0)...))), driver)).GPU.Known)
 	assert.False(t, m.Read(withStatistics(reported(), driver)).GPU.Known)
 }
 
@@ -320,7 +321,7 @@ func random(r *rand.Rand, at int64) *capture.Capture {
 		for i := range r.IntN(5) {
 			states = append(states, capture.Residency{Name: []string{"OFF", "P1", "P2", "IDLE", "P3"}[i], Ticks: number()})
 		}
-		c := phases("GPUPH", states...)
+		c := phases(states...)
 		if r.IntN(2) == 0 {
 			c.Group, c.Subgroup, c.Name = "CPU Stats", cpuStates, pick("ECPU0", "PCPU0", "DIE_1_PCPU0")
 		}
@@ -397,11 +398,11 @@ func TestFiguresDoNotDependOnTheOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 5))
 	for range 300 {
 		c := reported(
-			sample(0, energy("DIE_1_GPU Energy", "mJ", 1), energy("DIE_0_GPU Energy", "mJ", 5), phases("GPUPH", residency(0, 0, 0)...)),
-			sample(second, energy("DIE_1_GPU Energy", "mJ", 11), energy("DIE_0_GPU Energy", "mJ", 1005), phases("GPUPH", residency(1, 1, 2)...)),
+			sample(0, energy("DIE_1_GPU Energy", "mJ", 1), energy("DIE_0_GPU Energy", "mJ", 5), phases(residency(0, 0, 0)...)),
+			sample(second, energy("DIE_1_GPU Energy", "mJ", 11), energy("DIE_0_GPU Energy", "mJ", 1005), phases(residency(1, 1, 2)...)),
 		)
 		for i := range c.Report.Samples {
-			all := append(c.Report.Samples[i].Channels, energy("GPU SRAM", "mJ", r.Int64()))
+			all := slices.Concat(c.Report.Samples[i].Channels, []capture.Channel{energy("GPU SRAM", "mJ", r.Int64())})
 			r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			c.Report.Samples[i].Channels = all
 		}

@@ -150,7 +150,7 @@ func (f *foundation) data(object uintptr) []byte {
 	if start == nil || length <= 0 || length > maxData {
 		return nil
 	}
-	return bytes.Clone(unsafe.Slice((*byte)(start), length))
+	return bytes.Clone(unsafe.Slice((*byte)(start), length)) //nolint:gosec // its bounds were checked
 }
 
 // value is what a dictionary has under a key; 0 when it has none. It is not to be dropped.

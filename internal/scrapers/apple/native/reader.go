@@ -113,38 +113,38 @@ func (r *Reader) Look(ctx context.Context) (*capture.Capture, []error) {
 		r.system = r.parts.system()
 	}
 	c := &capture.Capture{Format: capture.Format, System: r.system}
-	look := looking{ctx: ctx, left: 5}
-	r.readReport(&look, c)
-	c.Registry = call(&look, &r.registry, "IORegistry", r.parts.registry)
-	if c.Registry == nil && !look.failed("IORegistry") {
+	look := looking{left: 5, texts: map[string]string{}}
+	r.readReport(ctx, &look, c)
+	c.Registry = call(ctx, &look, &r.registry, "IORegistry", r.parts.registry)
+	if c.Registry == nil && look.texts["IORegistry"] == "" {
 		c.Registry = []capture.Entry{}
 	}
-	r.readTables(&look)
+	r.readTables(ctx, &look)
 	c.Pmgr = r.tables
-	c.SMC.Keys = call(&look, &r.smc.slot, "SMC", func() ([]capture.Key, error) { return r.parts.keys(&r.smc.keys) })
-	c.SMC.Error = look.text("SMC")
-	r.readSensors(&look, c)
+	c.SMC.Keys = call(ctx, &look, &r.smc.slot, "SMC", func() ([]capture.Key, error) { return r.parts.keys(&r.smc.keys) })
+	c.SMC.Error = look.texts["SMC"]
+	r.readSensors(ctx, &look, c)
 	return c, look.errs
 }
 
-func (r *Reader) readReport(look *looking, c *capture.Capture) {
+func (r *Reader) readReport(ctx context.Context, look *looking, c *capture.Capture) {
 	groups := r.want.groups()
-	got := call(look, &r.report, "IOReport", func() (*sample, error) { return r.parts.report(groups) })
-	c.Report.Error = look.text("IOReport")
+	got := call(ctx, look, &r.report, "IOReport", func() (*sample, error) { return r.parts.report(groups) })
+	c.Report.Error = look.texts["IOReport"]
 	c.Report.Samples = []capture.Sample{}
 	if got != nil {
 		c.Report.Samples = append(c.Report.Samples, capture.Sample{At: int64(got.at.Sub(r.began)), Channels: got.channels})
 	}
 }
 
-func (r *Reader) readTables(look *looking) {
+func (r *Reader) readTables(ctx context.Context, look *looking) {
 	if r.tables == nil && (r.want.Clocks || r.want.Cores || r.want.Everything) {
-		r.tables = call(look, &r.pmgr, "pmgr", r.parts.tables)
+		r.tables = call(ctx, look, &r.pmgr, "pmgr", r.parts.tables)
 	}
 }
 
 // readSensors asks HID where the SMC has no temperature: on the M1, whose GPU is idle.
-func (r *Reader) readSensors(look *looking, c *capture.Capture) {
+func (r *Reader) readSensors(ctx context.Context, look *looking, c *capture.Capture) {
 	lacks := !figures.Temperature(c, figures.GPUTemperature).Known ||
 		r.want.CPUTemperature && !figures.Temperature(c, figures.CPUTemperature).Known
 	if !lacks && !r.want.Everything {
@@ -153,7 +153,7 @@ func (r *Reader) readSensors(look *looking, c *capture.Capture) {
 	now := r.clock()
 	if !now.Before(r.noSensors) {
 		r.noSensorsErr = nil
-		sensors, err := one(look, &r.hid, r.parts.sensors)
+		sensors, err := one(ctx, look, &r.hid, r.parts.sensors)
 		c.HID.Sensors = slices.DeleteFunc(sensors, func(s capture.Sensor) bool {
 			return !r.want.Everything && figures.KindOfSensor(s.Product) == figures.Other
 		})
@@ -172,30 +172,20 @@ func (r *Reader) readSensors(look *looking, c *capture.Capture) {
 
 // looking is one look: the time that is left is shared by the interfaces that are left.
 type looking struct {
-	ctx  context.Context
 	left int
 	errs []error
+	// texts are those of the errors by their source.
+	texts map[string]string
 }
 
 func (l *looking) fail(source string, err error) {
 	l.errs = append(l.errs, &scrapers.SourceError{Source: source, Err: err})
+	l.texts[source] = err.Error()
 }
-
-// text is the error of a source; empty when there is none.
-func (l *looking) text(source string) string {
-	for _, err := range l.errs {
-		if failed := err.(*scrapers.SourceError); failed.Source == source {
-			return failed.Err.Error()
-		}
-	}
-	return ""
-}
-
-func (l *looking) failed(source string) bool { return l.text(source) != "" }
 
 // call is one whose failure is told.
-func call[T any](l *looking, slot *guard.Slot, source string, fn func() (T, error)) T {
-	got, err := one(l, slot, fn)
+func call[T any](ctx context.Context, l *looking, slot *guard.Slot, source string, fn func() (T, error)) T {
+	got, err := one(ctx, l, slot, fn)
 	if err != nil {
 		l.fail(source, err)
 		var none T
@@ -205,8 +195,7 @@ func call[T any](l *looking, slot *guard.Slot, source string, fn func() (T, erro
 }
 
 // one gives an interface its part of the time.
-func one[T any](l *looking, slot *guard.Slot, fn func() (T, error)) (T, error) {
-	ctx := l.ctx
+func one[T any](ctx context.Context, l *looking, slot *guard.Slot, fn func() (T, error)) (T, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		limited, cancel := context.WithTimeoutCause(ctx, time.Until(deadline)/time.Duration(max(l.left, 1)),
 			fmt.Errorf("it did not answer in its part of the time: %w", context.DeadlineExceeded))

@@ -65,8 +65,13 @@ func (f *fakeSMC) ask(q *message) (message, error) {
 }
 
 var macKeys = []fakeKey{
-	{"PSTR", "flt ", []byte{0, 0, 160, 65}}, {"TG0B", "flt ", []byte{1, 2, 3, 4}}, {"Tg01", "flt ", []byte{0, 0, 32, 66}}, {"Tg02", "sp78", []byte{42, 0}},
-	{"Tp01", "flt ", []byte{0, 0, 112, 66}}, {"Tz01", "flt ", []byte{9, 9, 9, 9}}, {"zETM", "{jst", make([]byte, 32)},
+	{"PSTR", "flt ", []byte{0, 0, 160, 65}},
+	{"TG0B", "flt ", []byte{1, 2, 3, 4}},
+	{"Tg01", "flt ", []byte{0, 0, 32, 66}},
+	{"Tg02", "sp78", []byte{42, 0}},
+	{"Tp01", "flt ", []byte{0, 0, 112, 66}},
+	{"Tz01", "flt ", []byte{9, 9, 9, 9}},
+	{"zETM", "{jst", make([]byte, 32)},
 }
 
 func keysOf(want Want, now *time.Time) *keySet {
@@ -232,7 +237,7 @@ func TestLookForACapture(t *testing.T) {
 func TestClockTablesAreReadOnce(t *testing.T) {
 	m := newMac()
 	calls := 0
-	m.parts.tables = func() (map[string][]byte, error) {
+	m.tables = func() (map[string][]byte, error) {
 		if calls++; calls == 1 {
 			return nil, errors.New("no pmgr")
 		}
@@ -267,13 +272,13 @@ func TestEachInterfaceFailsAlone(t *testing.T) {
 		fail func(*mac)
 		want []string
 	}{
-		"IOReport":   {func(m *mac) { m.parts.report = func([]group) (*sample, error) { return nil, failed } }, []string{"IOReport"}},
-		"IORegistry": {func(m *mac) { m.parts.registry = func() ([]capture.Entry, error) { return nil, failed } }, []string{"IORegistry"}},
-		"SMC":        {func(m *mac) { m.parts.keys = func(*keySet) ([]capture.Key, error) { return nil, failed } }, []string{"SMC"}},
-		"a panic":    {func(m *mac) { m.parts.keys = func(*keySet) ([]capture.Key, error) { panic("x") } }, []string{"SMC"}},
+		"IOReport":   {func(m *mac) { m.report = func([]group) (*sample, error) { return nil, failed } }, []string{"IOReport"}},
+		"IORegistry": {func(m *mac) { m.registry = func() ([]capture.Entry, error) { return nil, failed } }, []string{"IORegistry"}},
+		"SMC":        {func(m *mac) { m.keys = func(*keySet) ([]capture.Key, error) { return nil, failed } }, []string{"SMC"}},
+		"a panic":    {func(m *mac) { m.keys = func(*keySet) ([]capture.Key, error) { panic("x") } }, []string{"SMC"}},
 		"SMC and HID": {func(m *mac) {
-			m.parts.keys = func(*keySet) ([]capture.Key, error) { return nil, failed }
-			m.parts.sensors = func() ([]capture.Sensor, error) { return nil, failed }
+			m.keys = func(*keySet) ([]capture.Key, error) { return nil, failed }
+			m.sensors = func() ([]capture.Sensor, error) { return nil, failed }
 		}, []string{"SMC", "HID sensors"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +299,7 @@ func TestEachInterfaceFailsAlone(t *testing.T) {
 
 func TestMachineWithoutEntries(t *testing.T) {
 	m := newMac()
-	m.parts.registry = func() ([]capture.Entry, error) { return nil, nil }
+	m.registry = func() ([]capture.Entry, error) { return nil, nil }
 	c, errs := m.reader(Want{}).Look(t.Context())
 	require.Empty(t, errs)
 	assert.NotNil(t, c.Registry)
@@ -304,7 +309,7 @@ func TestMachineWithoutEntries(t *testing.T) {
 // said.
 func TestHIDIsAskedWhereTheSMCHasNoTemperature(t *testing.T) {
 	m := newMac()
-	m.parts.keys = func(*keySet) ([]capture.Key, error) {
+	m.keys = func(*keySet) ([]capture.Key, error) {
 		return []capture.Key{{Name: "Tg01", Type: "flt ", Data: make([]byte, 4)}}, nil
 	}
 	r := m.reader(Want{})
@@ -341,7 +346,7 @@ func TestInterfaceThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	var hangs atomic.Int32
 	m := newMac()
-	m.parts.report = func([]group) (*sample, error) {
+	m.report = func([]group) (*sample, error) {
 		hangs.Add(1)
 		<-release
 		return nil, errors.New("late")
@@ -351,7 +356,7 @@ func TestInterfaceThatHangs(t *testing.T) {
 	defer cancel()
 	c, errs := r.Look(ctx)
 	assert.Equal(t, []string{"IOReport"}, sourcesOf(t, errs))
-	assert.ErrorContains(t, errs[0], "it did not answer in its part of the time")
+	require.ErrorContains(t, errs[0], "it did not answer in its part of the time")
 	assert.Len(t, c.SMC.Keys, 2)
 	require.NoError(t, ctx.Err())
 

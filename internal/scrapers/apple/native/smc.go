@@ -15,18 +15,17 @@ import (
 
 // message is what the SMC's driver is asked with, and what it answers.
 type message struct {
-	key        uint32 // four characters, the first in the highest byte
-	_          [24]byte
-	size       uint32
-	kind       uint32 // as key
-	attributes uint8
-	_          [3]byte
-	result     uint8
-	status     uint8
-	command    uint8
-	_          uint8
-	index      uint32
-	data       [32]byte
+	key     uint32 // four characters, the first in the highest byte
+	_       [24]byte
+	size    uint32
+	kind    uint32  // as key
+	_       [4]byte // attributes
+	result  uint8
+	_       uint8 // status
+	command uint8
+	_       uint8
+	index   uint32
+	data    [32]byte
 }
 
 // The driver refuses any other size.
