@@ -98,13 +98,13 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 	)
 	for name, tt := range map[string]refusal{
 		"an unknown family": {
-			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are amd, host, nvidia, openmetrics",
+			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are amd, apple, host, nvidia, openmetrics",
 		},
 		"a family that does not exist yet, among good ones": {
-			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are amd, host, nvidia, openmetrics",
+			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are amd, apple, host, nvidia, openmetrics",
 		},
 		"every family off": {
-			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, nvidia, openmetrics",
+			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of amd, apple, host, nvidia, openmetrics",
 		},
 		"a list of families": {
 			"scrapers: [host]",
@@ -164,7 +164,7 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 			following + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 				"'wandbsysreceiver.Config' has invalid keys: lable\n" +
 				"scrapers::host: " + following + "'host.Config' has invalid keys: disk_path\n" +
-				"scrapers::hots: unknown family; the families are amd, host, nvidia, openmetrics",
+				"scrapers::hots: unknown family; the families are amd, apple, host, nvidia, openmetrics",
 		},
 	} {
 		t.Run(name, refusal{tt.section, decoding + tt.want}.check)
