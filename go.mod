@@ -45,6 +45,7 @@ require (
 	golang.org/x/sys v0.50.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
+	howett.net/plist v1.0.1
 	k8s.io/kubelet v0.37.2
 )
 

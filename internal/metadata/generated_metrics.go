@@ -1419,7 +1419,7 @@ type metricAnePower struct {
 // init fills ane.power metric with initial data.
 func (m *metricAnePower) init() {
 	m.data.SetName("ane.power")
-	m.data.SetDescription("Apple silicon only. Power of the neural engine over the last interval: growth of the IOReport `Energy Model` channels named `ANE`, `ANE0`, `ANE0_1`... (summed, by their own unit J, mJ, uJ, nJ or pJ) / measured seconds. Absent at the first scrape, after an interval below 50 ms, when a counter went backwards or has an unknown unit, and without such a channel.")
+	m.data.SetDescription("Apple silicon only. Power of the neural engine over the last interval: growth of the IOReport `Energy Model` channels named `ANE`, `ANE0`, `ANE0_1`... (summed, by their own unit J, mJ, uJ, nJ or pJ) / measured seconds; counters in mJ grow every 1 to 2 s only. macmon: `ane_power`; powermetrics: processor.ane_power / 1000. Absent at the first scrape, after an interval below 50 ms, when a counter went backwards, has an unknown unit or is in one of the two samples only, and without such a channel.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 }
@@ -1832,7 +1832,7 @@ type metricCPUAvgTemp struct {
 // init fills cpu.avg_temp metric with initial data.
 func (m *metricCPUAvgTemp) init() {
 	m.data.SetName("cpu.avg_temp")
-	m.data.SetDescription("Apple silicon only. Mean temperature of the CPU's sensors: SMC keys that begin with `Tp` or `Te`, else the HID sensors `pACC MTR Temp Sensor*` and `eACC MTR Temp Sensor*`; only readings from 15 to 120 count. Absent when there is none.")
+	m.data.SetDescription("Apple silicon only. Mean temperature of the CPU's sensors: SMC keys of four characters that begin with `Tp` or `Te` (as macmon takes them; Apple documents none, and some chips name a part of their cores otherwise), else the HID sensors `pACC MTR Temp Sensor*` and `eACC MTR Temp Sensor*`; only readings from 15 to 120 count. macmon: temp.cpu_temp_avg. Absent when there is none.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 }
@@ -1934,7 +1934,7 @@ type metricCPUEcpuFreq struct {
 // init fills cpu.ecpu_freq metric with initial data.
 func (m *metricCPUEcpuFreq) init() {
 	m.data.SetName("cpu.ecpu_freq")
-	m.data.SetDescription("Apple silicon only. Mean clock of the efficiency cores over the last interval while they were active: residency-weighted mean of the clocks of the active states of the IOReport channels `ECPU*` (`CPU Stats`, `CPU Core Performance States`), clocks from the property `voltage-states*` of the IORegistry entry `pmgr`. Absent at the first scrape, when no core was active and without a usable clock table.")
+	m.data.SetDescription("Apple silicon only. Mean clock of the efficiency cores over the last interval while they were active: residency-weighted mean of the clocks of the active states of the IOReport channels `ECPU*`, with `DIE_n_` before it or not (`CPU Stats`, `CPU Core Performance States`), clocks from the property `voltage-states1-sram`, else `voltage-states1`, of the IORegistry entry `pmgr`, in Hz or, from the M4 on, in kHz. macmon 0.8: `ecpu_freq_mhz`. Absent at the first scrape, when no core was active, without a usable clock table (M5), and where the chip names its cores otherwise.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 }
@@ -1984,7 +1984,7 @@ type metricCPUEcpuPercent struct {
 // init fills cpu.ecpu_percent metric with initial data.
 func (m *metricCPUEcpuPercent) init() {
 	m.data.SetName("cpu.ecpu_percent")
-	m.data.SetDescription("Apple silicon only. Busy share of the efficiency cores over the last interval: 100 x ticks in active states / all ticks of the IOReport channels `ECPU*` (`CPU Stats`, `CPU Core Performance States`); `OFF`, `IDLE` and `DOWN` are not active. 0 to 100; not scaled by the clock. Absent at the first scrape, after an interval below 50 ms and when a state went backwards.")
+	m.data.SetDescription("Apple silicon only. Busy share of the efficiency cores over the last interval: 100 x ticks in active states / all ticks of the IOReport channels `ECPU*`, with `DIE_n_` before it or not (`CPU Stats`, `CPU Core Performance States`); `OFF`, `IDLE` and `DOWN` are not active. 0 to 100; not scaled by the clock. macmon 0.8: `ecpu_active_ratio` x 100. Absent at the first scrape, after an interval below 50 ms, when a state went backwards, and where the chip names its cores otherwise.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }
@@ -2034,7 +2034,7 @@ type metricCPUPcpuFreq struct {
 // init fills cpu.pcpu_freq metric with initial data.
 func (m *metricCPUPcpuFreq) init() {
 	m.data.SetName("cpu.pcpu_freq")
-	m.data.SetDescription("Apple silicon only. Mean clock of the performance cores over the last interval while they were active: residency-weighted mean of the clocks of the active states of the IOReport channels `PCPU*` (`CPU Stats`, `CPU Core Performance States`), clocks from the property `voltage-states*` of the IORegistry entry `pmgr`. Absent at the first scrape, when no core was active and without a usable clock table.")
+	m.data.SetDescription("Apple silicon only. Mean clock of the performance cores over the last interval while they were active: residency-weighted mean of the clocks of the active states of the IOReport channels `PCPU*`, with `DIE_n_` before it or not (`CPU Stats`, `CPU Core Performance States`), clocks from the property `voltage-states5-sram`, else `voltage-states5`, of the IORegistry entry `pmgr`, in Hz or, from the M4 on, in kHz. macmon 0.8: `pcpu_freq_mhz`. Absent at the first scrape, when no core was active, without a usable clock table (M5), and where the chip names its cores otherwise.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 }
@@ -2084,7 +2084,7 @@ type metricCPUPcpuPercent struct {
 // init fills cpu.pcpu_percent metric with initial data.
 func (m *metricCPUPcpuPercent) init() {
 	m.data.SetName("cpu.pcpu_percent")
-	m.data.SetDescription("Apple silicon only. Busy share of the performance cores over the last interval: 100 x ticks in active states / all ticks of the IOReport channels `PCPU*` (`CPU Stats`, `CPU Core Performance States`); `OFF`, `IDLE` and `DOWN` are not active. 0 to 100; not scaled by the clock. Absent at the first scrape, after an interval below 50 ms and when a state went backwards.")
+	m.data.SetDescription("Apple silicon only. Busy share of the performance cores over the last interval: 100 x ticks in active states / all ticks of the IOReport channels `PCPU*`, with `DIE_n_` before it or not (`CPU Stats`, `CPU Core Performance States`); `OFF`, `IDLE` and `DOWN` are not active. 0 to 100; not scaled by the clock. macmon 0.8: `pcpu_active_ratio` x 100. Absent at the first scrape, after an interval below 50 ms, when a state went backwards, and where the chip names its cores otherwise.")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 }
@@ -2134,7 +2134,7 @@ type metricCPUPowerWatts struct {
 // init fills cpu.powerWatts metric with initial data.
 func (m *metricCPUPowerWatts) init() {
 	m.data.SetName("cpu.powerWatts")
-	m.data.SetDescription("Apple silicon only. Power of the CPU over the last interval: growth of the IOReport `Energy Model` channels `CPU Energy`, else `DIE_n_CPU Energy` (summed) / measured seconds. Some chips keep the counter at 0 under load: the 0 is passed on. Absent as ane.power.")
+	m.data.SetDescription("Apple silicon only. Power of the CPU over the last interval: growth of the IOReport `Energy Model` channels `CPU Energy`, else `DIE_n_CPU Energy` (summed) / measured seconds. Some chips keep the counter at 0 under load: the 0 is passed on. macmon: `cpu_power`; powermetrics: processor.cpu_power / 1000. Absent as ane.power.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 }
@@ -2947,7 +2947,7 @@ type metricGpuFreq struct {
 // init fills gpu.freq metric with initial data.
 func (m *metricGpuFreq) init() {
 	m.data.SetName("gpu.freq")
-	m.data.SetDescription("Apple: mean clock of the GPU over the last interval while it was active: residency-weighted mean over the active states of GPUPH, clocks from voltage-states9 (else voltage-states9-sram) of the IORegistry entry pmgr. Absent at the first scrape, when the GPU was idle and without a usable clock table.")
+	m.data.SetDescription("Apple: mean clock of the GPU over the last interval while it was active: residency-weighted mean over the active states of GPUPH, clocks from voltage-states9 (else voltage-states9-sram) of the IORegistry entry pmgr; states beyond that table do not count. macmon: `gpu_freq_mhz`, before 0.8 the first of `gpu_usage`; powermetrics: gpu.freq_hz, which is in MHz. Absent at the first scrape, when the GPU was idle and without a usable clock table.")
 	m.data.SetUnit("MHz")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -3003,7 +3003,7 @@ type metricGpuGpu struct {
 // init fills gpu.gpu metric with initial data.
 func (m *metricGpuGpu) init() {
 	m.data.SetName("gpu.gpu")
-	m.data.SetDescription("Share of time in which the GPU was busy. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .gpu, share of the driver's last 1/6 to 1 s in which a kernel ran; values above 100 are dropped; absent for a board in MIG mode and where NVML does not support it. DCGM: DCGM_FI_DEV_GPU_UTIL. AMD: gpu_busy_percent of sysfs, else the gfx activity of gpu_metrics; rocm-smi `GPU use (%)`; amd-smi usage.gfx_activity; absent for partitions above 0. Apple: 100 x active ticks / all ticks of the IOReport channel GPUPH (`OFF`, `IDLE`, `DOWN` are not active) over the last interval, not scaled by the clock, absent at the first scrape; where GPUPH cannot be had at all, `Device Utilization %` of the AGX entry.")
+	m.data.SetDescription("Share of time in which the GPU was busy. 0 to 100. NVIDIA: nvmlDeviceGetUtilizationRates .gpu, share of the driver's last 1/6 to 1 s in which a kernel ran; values above 100 are dropped; absent for a board in MIG mode and where NVML does not support it. DCGM: DCGM_FI_DEV_GPU_UTIL. AMD: gpu_busy_percent of sysfs, else the gfx activity of gpu_metrics; rocm-smi `GPU use (%)`; amd-smi usage.gfx_activity; absent for partitions above 0. Apple: 100 x active ticks / all ticks of the IOReport channel GPUPH (`OFF`, `IDLE`, `DOWN` are not active) over the last interval, not scaled by the clock, absent at the first scrape, after an interval below 50 ms and when a state went backwards; where GPUPH cannot be had at all, `Device Utilization %` (else `GPU Activity(%)`) of the AGX entry, held to 0 to 100; macmon: `gpu_active_ratio` x 100, not before 0.8; powermetrics: 100 x (1 - gpu.idle_ratio).")
 	m.data.SetUnit("%")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -5301,7 +5301,7 @@ type metricGpuPowerWatts struct {
 // init fills gpu.powerWatts metric with initial data.
 func (m *metricGpuPowerWatts) init() {
 	m.data.SetName("gpu.powerWatts")
-	m.data.SetDescription("Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. DCGM: DCGM_FI_DEV_POWER_USAGE. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` / measured seconds; absent at the first scrape and when the counter went backwards; 0 is a GPU that was off.")
+	m.data.SetDescription("Power draw of the GPU. NVIDIA: nvmlDeviceGetPowerUsage / 1000, mean of 1 s on Ampere (except GA100) and later, instantaneous before; 10 kW and more dropped; absent in vGPU guests and on Jetson. DCGM: DCGM_FI_DEV_POWER_USAGE. AMD: hwmon power1_average, else power1_input (/ 10^6), else socket power of gpu_metrics (v1.x, v3.x); rocm-smi graphics package power; amd-smi power.socket_power; 0 or less is no reading; absent for partitions above 0 and second dies. Apple: growth of the IOReport `Energy Model` rail `GPU Energy` (of all dies), on older systems of the rails `GPU`, `GPU0`, `GPU0_0`... / measured seconds; absent at the first scrape, after an interval below 50 ms, when a counter went backwards, has an unknown unit or is in one of the two samples only; 0 is a GPU that was off; macmon: `gpu_power`; powermetrics: processor.gpu_power / 1000, else gpu.gpu_energy (mJ) / elapsed_ns.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -6882,7 +6882,7 @@ type metricGpuTemp struct {
 // init fills gpu.temp metric with initial data.
 func (m *metricGpuTemp) init() {
 	m.data.SetName("gpu.temp")
-	m.data.SetDescription("Temperature of the GPU. NVIDIA: nvmlDeviceGetTemperature, else nvmlDeviceGetTemperatureV, sensor GPU, whole degrees; above 200 dropped; absent in vGPU guests. DCGM: DCGM_FI_DEV_GPU_TEMP. AMD: the memory's sensor, else the hot spot (junction), else the edge, above 0 and below 200; the attribute sensor says which. Apple: mean of the SMC keys that begin with `Tg`, else of the HID sensors `GPU MTR Temp Sensor*`; only readings from 15 to 120 count; absent while the GPU is powered off.")
+	m.data.SetDescription("Temperature of the GPU. NVIDIA: nvmlDeviceGetTemperature, else nvmlDeviceGetTemperatureV, sensor GPU, whole degrees; above 200 dropped; absent in vGPU guests. DCGM: DCGM_FI_DEV_GPU_TEMP. AMD: the memory's sensor, else the hot spot (junction), else the edge, above 0 and below 200; the attribute sensor says which. Apple: mean of the SMC keys that begin with `Tg`, else of the HID sensors `GPU MTR Temp Sensor*`; macmon: temp.gpu_temp_avg; only readings from 15 to 120 count; absent while the GPU is powered off, and from ioreg and powermetrics.")
 	m.data.SetUnit("Cel")
 	m.data.SetEmptyGauge()
 	m.data.Gauge().DataPoints().EnsureCapacity(m.capacity)
@@ -8133,7 +8133,7 @@ type metricSystemPowerWatts struct {
 // init fills system.powerWatts metric with initial data.
 func (m *metricSystemPowerWatts) init() {
 	m.data.SetName("system.powerWatts")
-	m.data.SetDescription("Apple silicon only. Power of the whole machine: SMC key `PSTR`. Absent when the key is missing or its value is not finite or not above 0.")
+	m.data.SetDescription("Apple silicon only. Power of the whole machine: SMC key `PSTR`; macmon: `sys_power`. Absent when the key is missing or its value is not finite or not above 0.")
 	m.data.SetUnit("W")
 	m.data.SetEmptyGauge()
 }

@@ -225,9 +225,9 @@ func TestConfigAccepted(t *testing.T) {
 }
 
 func TestConfigRefusedWhenDecoding(t *testing.T) {
-	unknownFamily := "'' scrapers::%: unknown family; the families are amd, host, ipu, nvidia, openmetrics, tpu, trainium"
+	unknownFamily := "'' scrapers::%: unknown family; the families are amd, apple, host, ipu, nvidia, openmetrics, tpu, trainium"
 	for name, want := range map[string]string{
-		"scrapers_none":                    "'' scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, ipu, nvidia, openmetrics, tpu, trainium",
+		"scrapers_none":                    "'' scrapers: {} turns every family off; leave the key out to have all, or name some of amd, apple, host, ipu, nvidia, openmetrics, tpu, trainium",
 		"scrapers_list":                    "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:[host] kind:slice",
 		"scrapers_word":                    "'' scrapers: must be a map of families: unexpected sub-config value kind for key:scrapers value:host kind:string",
 		"family_wrong_type":                "'' scrapers::host: must be a map of settings: unexpected sub-config value kind for key:host value:true kind:bool",
@@ -261,7 +261,7 @@ func TestConfigRefusedWhenDecoding(t *testing.T) {
 		"decode_errors": "'' " + decoding + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 			"'wandbsysreceiver.Config' has invalid keys: colection_interval\n" +
 			"scrapers::host: " + decoding + "'host.Config' has invalid keys: disk_path\n" +
-			"scrapers::hots: unknown family; the families are amd, host, ipu, nvidia, openmetrics, tpu, trainium",
+			"scrapers::hots: unknown family; the families are amd, apple, host, ipu, nvidia, openmetrics, tpu, trainium",
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, section(t, name).Unmarshal(createDefaultConfig()), decoding+want)

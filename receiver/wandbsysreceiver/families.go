@@ -6,6 +6,7 @@ package wandbsysreceiver
 import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/amd"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/apple"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/host"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/ipu"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/nvidia"
@@ -25,5 +26,6 @@ func families() []scrapers.Factory {
 		openmetrics.NewFactory(),
 		tpu.NewFactory(),
 		trainium.NewFactory(),
+		apple.NewFactory(),
 	}
 }

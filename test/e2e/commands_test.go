@@ -98,13 +98,13 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 	)
 	for name, tt := range map[string]refusal{
 		"an unknown family": {
-			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are amd, host, ipu, nvidia, openmetrics, tpu, trainium",
+			"scrapers: {hots: }", "scrapers::hots: unknown family; the families are amd, apple, host, ipu, nvidia, openmetrics, tpu, trainium",
 		},
 		"a family that does not exist yet, among good ones": {
-			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are amd, host, ipu, nvidia, openmetrics, tpu, trainium",
+			"scrapers: {host: , nvidia: , npu: }", "scrapers::npu: unknown family; the families are amd, apple, host, ipu, nvidia, openmetrics, tpu, trainium",
 		},
 		"every family off": {
-			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of amd, host, ipu, nvidia, openmetrics, tpu, trainium",
+			"scrapers: {}", "scrapers: {} turns every family off; leave the key out to have all, or name some of amd, apple, host, ipu, nvidia, openmetrics, tpu, trainium",
 		},
 		"a list of families": {
 			"scrapers: [host]",
@@ -174,7 +174,7 @@ func TestValidateRefusesWhatItCannotRead(t *testing.T) {
 			following + "'extended' expected type 'bool', got unconvertible type 'string'\n" +
 				"'wandbsysreceiver.Config' has invalid keys: lable\n" +
 				"scrapers::host: " + following + "'host.Config' has invalid keys: disk_path\n" +
-				"scrapers::hots: unknown family; the families are amd, host, ipu, nvidia, openmetrics, tpu, trainium",
+				"scrapers::hots: unknown family; the families are amd, apple, host, ipu, nvidia, openmetrics, tpu, trainium",
 		},
 	} {
 		t.Run(name, refusal{tt.section, decoding + tt.want}.check)

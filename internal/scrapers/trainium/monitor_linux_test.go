@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/keeper"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
@@ -42,8 +43,8 @@ func requireFault(t testing.TB, err error, cause, text string) {
 	s, ok := errors.AsType[*scrapers.SourceError](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, toolName, s.Source)
-	f, ok := errors.AsType[*fault](err)
-	require.True(t, ok, "%v", err)
+	var f interface{ Cause() string }
+	require.ErrorAs(t, err, &f)
 	require.Equal(t, cause, f.Cause())
 	require.ErrorContains(t, err, text)
 }
@@ -95,7 +96,7 @@ func TestNothingIsStartedWithoutHardware(t *testing.T) {
 	assert.Contains(t, absent.Cure, "aws-neuronx-tools")
 	assert.Zero(t, md.DataPointCount())
 	requireNoChildren(t)
-	assert.Nil(t, r.monitor().done)
+	assert.False(t, r.monitor().Running(t.Context()))
 }
 
 func TestDevicesWithoutToolAreTrouble(t *testing.T) {
@@ -145,20 +146,6 @@ func TestToolThatFindsNoDevicesIsStopped(t *testing.T) {
 	assert.Len(t, pidsOfTool(t, tool), 2)
 }
 
-func TestReportOfAToolThatWasStoppedIsForgotten(t *testing.T) {
-	m := scraperstest.NewMachine(t)
-	tool := fakeTool(t, printing(`{"neuron_runtime_data":[],"neuron_hardware_info":{"error":"no driver"}}`))
-	r := newRig(t, m.Root, options{config: Config{NeuronMonitorPath: tool}})
-	_, err := r.scrape()
-	require.ErrorContains(t, err, "no driver")
-
-	// It says so once more while it ends. The next one finds a device.
-	r.requireGone(pidsOfTool(t, tool)...)
-	require.True(t, r.monitor().takeLine([]byte(`{"neuron_runtime_data":[],"neuron_hardware_info":{"error":"no driver"}}`)))
-	r.monitor().finder.path = fakeTool(t, printing(aReport(1, 2)))
-	assert.Equal(t, plain(1, 2), r.tags())
-}
-
 func TestFirstWindowIsNoMeasurement(t *testing.T) {
 	short := strings.Replace(aReport(0, 4096), `"period":1.0`, `"period":0.000692`, 1)
 	r, _ := toolRig(t, printing(short), options{})
@@ -197,17 +184,17 @@ func TestReportsThatAreOldDoNotCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &wallClock{}
-			o := options{monitor: func(m *monitor) { m.clock = clock.now }}
+			o := options{monitor: func(m *monitor) { m.Clock = clock.now }}
 			o.config.CommonConfig.Timing.CollectionInterval = tt.interval
 			r, tool := toolRig(t, "while :; do\ncat <<'END'\n"+aReport(1, 2)+"\nEND\nwhile ! rm \"$D/more\" 2>/dev/null; do sleep 0.01; done\ndone", o)
-			require.Equal(t, tt.stale, r.monitor().staleAfter)
+			require.Equal(t, tt.stale, r.monitor().StaleAfter)
 			r.tags()
 			clock.advance(tt.stale - 5*time.Second)
 			assert.Equal(t, plain(1, 2), r.tags(), "it is of now")
 			clock.advance(6 * time.Second)
 			md, err := r.scrape()
 			assert.Zero(t, md.DataPointCount())
-			requireFault(t, err, "stale", fmt.Sprintf("(its period is %s): nothing is emitted until there is one", r.monitor().period))
+			requireFault(t, err, "stale", fmt.Sprintf("(its period is %s): nothing is emitted until there is one", o.config.period()))
 
 			require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(tool), "more"), nil, 0o600))
 			r.awaitLines(2)
@@ -219,7 +206,7 @@ func TestReportsThatAreOldDoNotCount(t *testing.T) {
 
 func TestToolThatNeverReportsIsTold(t *testing.T) {
 	clock := &wallClock{}
-	r, _ := toolRig(t, "exec sleep 1000", options{monitor: func(m *monitor) { m.clock = clock.now }})
+	r, _ := toolRig(t, "exec sleep 1000", options{monitor: func(m *monitor) { m.Clock = clock.now }})
 	require.NoError(t, r.monitor().run(t.Context()))
 	clock.advance(firstReport)
 	md, err := r.scrape()
@@ -233,7 +220,7 @@ func TestToolThatNeverReportsIsTold(t *testing.T) {
 func TestToolThatFallsSilentIsStartedAgain(t *testing.T) {
 	var p pauses
 	r, tool := toolRig(t, printing(aReport(1, 2)), options{monitor: func(m *monitor) {
-		m.silentAfter = time.Second
+		m.SilentAfter = time.Second
 		p.instead(m)
 	}})
 	require.NoError(t, r.monitor().run(t.Context()))
@@ -248,7 +235,7 @@ func TestToolThatFallsSilentIsStartedAgain(t *testing.T) {
 
 func TestToolThatSaysSomethingElseIsTold(t *testing.T) {
 	clock := &wallClock{}
-	r, _ := toolRig(t, printing("hello", "world"), options{monitor: func(m *monitor) { m.clock = clock.now }})
+	r, _ := toolRig(t, printing("hello", "world"), options{monitor: func(m *monitor) { m.Clock = clock.now }})
 	require.NoError(t, r.monitor().run(t.Context()))
 	r.awaitLines(2)
 	clock.advance(time.Minute)
@@ -264,8 +251,8 @@ type pauses struct {
 }
 
 func (p *pauses) instead(m *monitor) {
-	next := m.restarts.Next
-	m.pause = func(worked time.Duration, atOnce bool) time.Duration {
+	next := m.Pause
+	m.Pause = func(worked time.Duration, atOnce bool) time.Duration {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.kept, p.runs = append(p.kept, next(worked, atOnce)), append(p.runs, atOnce)
@@ -368,7 +355,8 @@ func TestLinesThatAreNoReportsAreSkipped(t *testing.T) {
 	skipped := r.logs.FilterMessageSnippet("Skipped a line").All()
 	require.Len(t, skipped, 1)
 	assert.NotContains(t, fmt.Sprint(skipped[0].ContextMap()), "secret")
-	assert.Equal(t, 8, r.monitor().skipped)
+	_, skips := r.monitor().Reports()
+	assert.Equal(t, 8, skips)
 }
 
 func TestLineThatIsTooLongIsDroppedAlone(t *testing.T) {
@@ -379,7 +367,8 @@ func TestLineThatIsTooLongIsDroppedAlone(t *testing.T) {
 	r.awaitLines(4)
 	assert.Equal(t, plain(3, 4), r.tags())
 	require.Len(t, r.logs.FilterMessageSnippet("too long").All(), 1)
-	assert.Zero(t, r.monitor().skipped)
+	_, skips := r.monitor().Reports()
+	assert.Zero(t, skips)
 }
 
 func TestLongLinesAreRead(t *testing.T) {
@@ -511,11 +500,8 @@ func TestToolThatRunsWildWaits(t *testing.T) {
 			before := scraperstest.ProcessorTime(t)
 			time.Sleep(time.Second)
 			t.Logf("%s of a CPU in a second", scraperstest.ProcessorTime(t)-before)
-			m := r.monitor()
-			m.mu.Lock()
-			lines := m.lines
-			m.mu.Unlock()
-			assert.LessOrEqual(t, lines, int(time.Since(start)/minPause)+1)
+			lines, _ := r.monitor().Reports()
+			assert.LessOrEqual(t, lines, int(time.Since(start)/keeper.MinPause)+1)
 		})
 	}
 }

@@ -50,15 +50,3 @@ func wantOf(m *metadata.MetricsConfig) want {
 			m.TrnSramEccCorrected.Enabled || m.TrnSramEccUncorrected.Enabled,
 	}
 }
-
-// fault is trouble whose text changes. cause tells one from the next.
-type fault struct {
-	cause string
-	err   error
-}
-
-func (f *fault) Error() string { return f.err.Error() }
-func (f *fault) Unwrap() error { return f.err }
-
-// Cause implements what scrapers.SourceError asks for.
-func (f *fault) Cause() string { return f.cause }

@@ -168,10 +168,8 @@ func (r *rig) tags() map[string]float64 {
 func (r *rig) awaitLines(n int) {
 	r.t.Helper()
 	r.eventually(func() bool {
-		m := r.monitor()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.lines >= n
+		lines, _ := r.monitor().Reports()
+		return lines >= n
 	})
 }
 

@@ -1,29 +1,28 @@
 // Copyright The wandbsys Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package trainium
+package keeper
 
 import (
 	"context"
+	"io"
 	"time"
-
-	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 )
 
 // A tool that runs wild waits for the collector, which would else be as busy as it.
-// One that does as it is told prints a line each second at most.
+// One that does as it is told prints a report each second at most.
 const (
-	// minPause is the time from one line to the next.
-	minPause = 10 * time.Millisecond
+	// MinPause is the time from one report to the next.
+	MinPause = 10 * time.Millisecond
 	// maxRate is in bytes per second.
 	maxRate = 16 << 20
 )
 
-// paced takes lines at a pace that costs little, until its context ends.
+// paced takes reports at a pace that costs little, until its context ends.
 type paced struct {
 	ctx context.Context
-	to  guard.Lines
-	// last is when the last line came.
+	to  io.Writer
+	// last is when the last report came.
 	last time.Time
 }
 
@@ -37,9 +36,9 @@ func (p *paced) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// awaitTurn waits until it is time for a line.
+// awaitTurn waits until it is time for a report.
 func (p *paced) awaitTurn() {
-	p.wait(minPause - time.Since(p.last))
+	p.wait(MinPause - time.Since(p.last))
 	p.last = time.Now()
 }
 
