@@ -46,7 +46,7 @@ test: ## unit tests with the race detector
 
 .PHONY: e2e
 e2e: build ## end-to-end tests: the built collector as a user runs it
-	cd test/e2e && OTELCOL_WANDBSYS=$(abspath $(BINARY)) go test -count=1 -timeout 15m ./...
+	cd test/e2e && OTELCOL_WANDBSYS=$(abspath $(BINARY)) go test -count=1 -timeout 20m ./...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test FUZZTIME (50000x, or a time as 30s)
