@@ -150,16 +150,24 @@ func (s *sample) steps(t *testing.T) []step {
 	}
 	content, err := os.ReadFile(s.stem + ending)
 	require.NoError(t, err)
-	if tool != "cmd" { // a tool ends its last line, whoever edited the file
-		return []step{{Argv: []string{tool}, Stdout: strings.TrimSuffix(string(content), "\n") + "\n"}}
+	if tool != "cmd" {
+		return []step{{Argv: []string{tool}, Stdout: ended(string(content))}}
 	}
 	var run struct{ Steps []step }
 	require.NoError(t, json.Unmarshal(content, &run))
-	for _, s := range run.Steps {
+	for i := range run.Steps {
+		s := &run.Steps[i]
 		require.NotEmpty(t, s.Argv)
+		if s.Exit == 0 && !s.TimedOut {
+			s.Stdout = ended(s.Stdout)
+		}
 	}
 	return run.Steps
 }
+
+// ended is what a tool prints that comes to its end: it ends its last line, whoever
+// edited or trimmed what it printed.
+func ended(text string) string { return strings.TrimSuffix(text, "\n") + "\n" }
 
 // name is the program's; the sample may tell where it was.
 func (s step) name() string { return filepath.Base(s.Argv[0]) }
@@ -270,9 +278,9 @@ func TestFormsOfSamples(t *testing.T) {
 		// Arguments and places are the sample's own, a crash is a signal's number.
 		"c.cmd.json": `{"steps": [{"argv": ["/opt/gc/bin/gc-monitor", "--json"], "exit": -11, "stdout": "{\"cards\": [{\"ipus\": [{\"ID\": 9, \"IPU utilisation\": \"1%\"}]}]}"},
 			{"argv": ["gc-info", "--list-devices"], "stdout": "-+- Id: [0], target: [PCIe]\n-+- Id: [1], target: [PCIe]"},
-			{"argv": ["gc-info", "-d", "0", "--device-info"], "stdout": "Device Info:\n  id: 0\n  clock: 20MHz"},
-			{"argv": ["gc-info", "--device-info", "--device-id", "1"], "stdout": "Device Info:\n  id: 1\n  clock: 30MHz"}]}`,
-		"c.cmd.expected.json": `{"tags": {"ipu.0.clock (MHz)": 20, "ipu.1.clock (MHz)": 30}}`,
+			{"argv": ["gc-info", "-d", "0", "--device-info"], "stdout": "Device Info:\n  id: 0\n  user process id: 7\n  clock: 20MHz"},
+			{"argv": ["gc-info", "--device-info", "--device-id", "1"], "stdout": "Device Info:\n  id: 1\n  clock: 30MHz\n  user process id: 7"}]}`,
+		"c.cmd.expected.json": `{"config": {"pid": 7}, "tags": {"ipu.0.clock (MHz)": 20, "ipu.1.clock (MHz)": 30}}`,
 		"d.cmd.json":          `{"steps": []}`,
 		"d.cmd.expected.json": `{"notes": "nothing is installed"}`,
 		"e.cmd.json":          `{"steps": [{"argv": ["/srv/ipu-json"], "stdout": "{\"3\": {\"clock\": 20}}"}]}`,
