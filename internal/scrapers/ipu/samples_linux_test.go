@@ -97,8 +97,8 @@ func (s *sample) scrape(t *testing.T, extended bool) map[string]float64 {
 			if hangs {
 				c.ToolTimeout = toolHangs
 			}
-			if steps[0].Argv[0] == "gcipuinfo" {
-				c.ToolDir, c.Command = "", []string{filepath.Join(c.ToolDir, "gcipuinfo")}
+			if wrapper, ok := wrapperOf(steps); ok {
+				c.ToolDir, c.Command = "", []string{filepath.Join(c.ToolDir, wrapper)}
 			}
 		},
 	})
@@ -150,13 +150,38 @@ func (s *sample) steps(t *testing.T) []step {
 	}
 	content, err := os.ReadFile(s.stem + ending)
 	require.NoError(t, err)
-	if tool != "cmd" { // a tool ends its last line, whoever edited the file
-		return []step{{Argv: []string{tool}, Stdout: strings.TrimSuffix(string(content), "\n") + "\n"}}
+	if tool != "cmd" {
+		return []step{{Argv: []string{tool}, Stdout: ended(string(content))}}
 	}
 	var run struct{ Steps []step }
 	require.NoError(t, json.Unmarshal(content, &run))
-	require.NotEmpty(t, run.Steps)
+	for i := range run.Steps {
+		s := &run.Steps[i]
+		require.NotEmpty(t, s.Argv)
+		if s.Exit == 0 && !s.TimedOut {
+			s.Stdout = ended(s.Stdout)
+		}
+	}
 	return run.Steps
+}
+
+// ended is what a tool prints that comes to its end: it ends its last line, whoever
+// edited or trimmed what it printed.
+func ended(text string) string { return strings.TrimSuffix(text, "\n") + "\n" }
+
+// name is the program's; the sample may tell where it was.
+func (s step) name() string { return filepath.Base(s.Argv[0]) }
+
+// wrapperOf finds a program that is none of the SDK's: somebody's own, which has to be
+// configured.
+func wrapperOf(steps []step) (string, bool) {
+	at := slices.IndexFunc(steps, func(s step) bool {
+		return !slices.Contains([]sourceName{sourceInventory, sourceMonitor, sourceInfo}, sourceName(s.name()))
+	})
+	if at < 0 {
+		return "", false
+	}
+	return steps[at].name(), true
 }
 
 // installSteps writes the programs. Each does the step with the arguments that it gets,
@@ -166,7 +191,7 @@ func installSteps(r *rig, steps []step) {
 	byName := map[string][]step{}
 	for _, s := range steps {
 		if s.Error == "" {
-			byName[s.Argv[0]] = append(byName[s.Argv[0]], s)
+			byName[s.name()] = append(byName[s.name()], s)
 		}
 	}
 	for name, all := range byName {
@@ -177,8 +202,7 @@ func installSteps(r *rig, steps []step) {
 		body.WriteString("case \"$*\" in\n")
 		p := r.install(name, `. "$D/body"`)
 		for i, s := range all {
-			args := strings.Join(s.Argv[1:], " ")
-			fmt.Fprintf(&body, "'%s') %s;;\n", args, s.does(p, i))
+			fmt.Fprintf(&body, "'%s') %s;;\n", s.asked(), s.does(p, i))
 		}
 		last := len(all) - 1
 		fmt.Fprintf(&body, "*) %s;;\nesac\n", all[last].does(p, last))
@@ -200,7 +224,28 @@ func (s step) does(p program, number int) string {
 }
 
 // lists tells whether it is `gc-info -l`.
-func (s step) lists() bool { return slices.Contains(s.Argv, "-l") }
+func (s step) lists() bool {
+	return slices.Contains(s.Argv, "-l") || slices.Contains(s.Argv, "--list-devices")
+}
+
+// asked are the arguments with which the family asks for the same: those of a sample do
+// not bind, but gc-info tells of another device with each number.
+func (s step) asked() string {
+	args := s.Argv[1:]
+	if s.name() != string(sourceInfo) {
+		return strings.Join(args, " ")
+	}
+	if s.lists() {
+		return "-l"
+	}
+	at := slices.IndexFunc(args, wholeNumber.MatchString)
+	if at < 0 {
+		return strings.Join(args, " ")
+	}
+	return "--device-info -d " + args[at]
+}
+
+var wholeNumber = regexp.MustCompile(`^\d+$`)
 
 var textID = regexp.MustCompile(`(?m)^ *id: *(\d+)`)
 
@@ -230,6 +275,23 @@ func TestFormsOfSamples(t *testing.T) {
 		"b.gc-info.txt":       "Device Info:\n  id: 2\n  user process id: 8\n  clock: 30MHz\nDevice Info:\n  id: 1\n  clock: 20MHz\n  user process id: 71",
 		"b.gc-info.expected.json": `{"config": {"pid": 70, "process_tree": [70, 71]},
 			"tags": {"ipu.1.clock (MHz)": 20}}`,
+		// Arguments and places are the sample's own, a crash is a signal's number.
+		"c.cmd.json": `{"steps": [{"argv": ["/opt/gc/bin/gc-monitor", "--json"], "exit": -11, "stdout": "{\"cards\": [{\"ipus\": [{\"ID\": 9, \"IPU utilisation\": \"1%\"}]}]}"},
+			{"argv": ["gc-info", "--list-devices"], "stdout": "-+- Id: [0], target: [PCIe]\n-+- Id: [1], target: [PCIe]"},
+			{"argv": ["gc-info", "-d", "0", "--device-info"], "stdout": "Device Info:\n  id: 0\n  user process id: 7\n  clock: 20MHz"},
+			{"argv": ["gc-info", "--device-info", "--device-id", "1"], "stdout": "Device Info:\n  id: 1\n  clock: 30MHz\n  user process id: 7"}]}`,
+		"c.cmd.expected.json": `{"config": {"pid": 7}, "tags": {"ipu.0.clock (MHz)": 20, "ipu.1.clock (MHz)": 30}}`,
+		"d.cmd.json":          `{"steps": []}`,
+		"d.cmd.expected.json": `{"notes": "nothing is installed"}`,
+		"e.cmd.json":          `{"steps": [{"argv": ["/srv/ipu-json"], "stdout": "{\"3\": {\"clock\": 20}}"}]}`,
+		"e.cmd.expected.json": `{"tags": {"ipu.3.clock (MHz)": 20}}`,
+		"f.gcipuinfo.json":    `[{"id": "1", "speed": "8 GT/s", "link speed": "16 GT/s", "total board power": "7 W"}, {"target": "Multi IPU", "clock": "1MHz"}, {"clock": 40, "ipu power": "-1 W"}]`,
+		"f.gcipuinfo.expected.json": `{"tags": {"ipu.1.speed (GT/s)": 8, "ipu.2.clock (MHz)": 40},
+			"extras": {"ipu.1.total board power (W)": 7}}`,
+		"g.gc-monitor.json":            `{"cards": [{"ipus": [{"ID": "0"}, {"ID": "1", "PID": "5", "IPU utilisation": "0.00%", "IPU utilisation session": "2.5%"}]}]}`,
+		"g.gc-monitor.expected.json":   `{"tags": {"ipu.1.ipu utilisation (%)": 0, "ipu.1.ipu utilisation (session) (%)": 2.5}}`,
+		"h.gc-inventory.json":          `{"devices": []}`,
+		"h.gc-inventory.expected.json": `{"tags": {}}`,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
