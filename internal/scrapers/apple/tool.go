@@ -18,6 +18,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/apple/figures"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/apple/tools"
+	"github.com/wandbsys/otelcol-wandbsys/internal/toolrun"
 )
 
 // tool keeps a program running that tells of the GPU again and again.
@@ -154,10 +155,8 @@ func search(path string) (string, error) {
 	if path != "" {
 		return path, isProgram(path)
 	}
-	dirs := append(filepath.SplitList(os.Getenv("PATH")), macmonDirs...)
-	for _, dir := range dirs {
-		path := filepath.Join(dir, macmonName)
-		if filepath.IsAbs(dir) && isProgram(path) == nil {
+	for _, dir := range toolrun.Dirs(append(filepath.SplitList(os.Getenv("PATH")), macmonDirs...)...) {
+		if path := filepath.Join(dir, macmonName); toolrun.IsExecutable(path) {
 			return path, nil
 		}
 	}
@@ -165,12 +164,8 @@ func search(path string) (string, error) {
 }
 
 func isProgram(path string) error {
-	info, err := os.Stat(path) //nolint:gosec // the path is configured, or of PATH
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return fmt.Errorf("%s: it is no program", path)
+	if !toolrun.IsExecutable(path) {
+		return fmt.Errorf("there is no executable %s", path)
 	}
 	return nil
 }
