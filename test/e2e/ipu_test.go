@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ type ipu struct {
 // be read.
 func (u ipu) attributes() map[string]string {
 	all := map[string]string{
-		"id": fmt.Sprint(u.id), "target": "Fabric", "user process id": fmt.Sprint(u.pid), "serial number": "0031.0002.8203321",
+		"id": strconv.Itoa(u.id), "target": "Fabric", "user process id": strconv.Itoa(u.pid), "serial number": "0031.0002.8203321",
 		"average board temp": fmt.Sprintf("%d.5 C", 20+u.id), "average die temp": fmt.Sprintf("%d.25 C", 30+u.id),
 		"clock": fmt.Sprintf("%dMHz", 1300+u.id), "link speed": "16.0 GT/s", "total board power": fmt.Sprintf("%dW", 120+u.id),
 		"ipu power": "N/A", "ipu utilisation": fmt.Sprintf("%d.75%%", 60+u.id), "ipu utilisation (session)": fmt.Sprintf("%d.5%%", 70+u.id),
