@@ -4,8 +4,10 @@
 package apple
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -110,40 +112,61 @@ func (s *sample) rig(t *testing.T, input string, content []byte, extended bool) 
 		return newRig(t, cfg, extended)
 	case "ioreg":
 		entries, err := tools.IOReg(content)
-		require.NoError(t, err)
+		if err != nil { // it is ignored, as in the collector
+			t.Logf("ioreg: %v", err)
+		}
 		c := &capture.Capture{System: capture.System{Memory: s.Config.Memory}, Registry: entries}
 		return lookingRig(t, seen{c}, cfg, extended)
 	case "macmon":
-		return s.printed(t, tools.Macmon, lastLine(content), cfg, extended)
+		return s.printed(t, lastReport(t, content, cutLines, tools.Macmon), cfg, extended)
 	case "powermetrics":
-		return s.printed(t, tools.Powermetrics, lastPlist(t, content), cfg, extended)
+		return s.printed(t, lastReport(t, content, cutPlists, tools.Powermetrics), cfg, extended)
 	default:
 		require.Fail(t, "unknown kind of sample", kind)
 		return nil
 	}
 }
 
-// printed has the figures of a program's report.
-func (*sample) printed(t *testing.T, parse func([]byte) (*figures.Figures, error), report []byte, cfg Config, extended bool) *rig {
+// printed has the figures of a program's report, nil when there are none.
+func (*sample) printed(t *testing.T, f *figures.Figures, cfg Config, extended bool) *rig {
 	t.Helper()
-	f, err := parse(report)
-	require.NoError(t, err)
 	set, logs := settings(t, extended)
 	return startRig(t, newScraperFor(set, &cfg, known{f}), logs)
 }
 
-func lastLine(content []byte) []byte {
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	return []byte(lines[len(lines)-1])
-}
-
-// lastPlist is the last that is complete.
-func lastPlist(t *testing.T, content []byte) (last []byte) {
+// lastReport has the figures of the last report of a program that can be read: half a
+// report and what is none are ignored. The last line of a file may have no end.
+func lastReport(
+	t *testing.T, content []byte, cut func(func([]byte), func()) io.Writer, parse func([]byte) (*figures.Figures, error),
+) (last *figures.Figures) {
 	t.Helper()
-	cut := cutPlists(func(document []byte) { last = append([]byte{}, document...) }, func() { t.Error("too long") })
-	_, err := cut.Write(content)
+	w := cut(func(report []byte) {
+		f, err := parse(report)
+		if err != nil {
+			t.Logf("ignored: %v", err)
+			return
+		}
+		last = f
+	}, func() { t.Error("too long") })
+	_, err := w.Write(append(bytes.Clone(content), '\n'))
 	require.NoError(t, err)
 	return last
+}
+
+func TestReportsThatCannotBeReadAreIgnored(t *testing.T) {
+	const line = `{"gpu_power": 2}`
+	for name, content := range map[string]string{
+		"no end of the line": line,
+		"half a line":        line + "\n" + `{"gpu_power": 3, "temp`,
+		"another text":       "a warning\n" + line + "\r\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lastReport(t, []byte(content), cutLines, tools.Macmon)
+			require.NotNil(t, f)
+			require.InDelta(t, 2, f.Power.Value, 1e-9)
+		})
+	}
+	require.Nil(t, lastReport(t, []byte("{}"), cutLines, tools.Macmon))
 }
 
 // seen is a looker that sees the same each time.
