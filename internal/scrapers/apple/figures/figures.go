@@ -84,6 +84,9 @@ type Meter struct {
 	// counts says that the GPU's states were seen: what is used in their place has
 	// another meaning, and would mix two in a series.
 	counts bool
+	// model and cores are those of the last time that the IORegistry could be read.
+	model string
+	cores int64
 }
 
 // Read returns the figures of a capture: of its last sample and the one before, which is
@@ -95,6 +98,7 @@ func (m *Meter) Read(c *capture.Capture) *Figures {
 	}
 	f.temperatures(c)
 	f.registry(c)
+	m.recall(f, c.Registry != nil)
 	samples := c.Report.Samples
 	for i := range samples[max(0, len(samples)-2):] {
 		m.interval(f, &samples[max(0, len(samples)-2)+i], c.Pmgr)
@@ -103,6 +107,16 @@ func (m *Meter) Read(c *capture.Capture) *Figures {
 		f.GPU = utilisation(c)
 	}
 	return f
+}
+
+// recall has the GPU's name where the IORegistry could not be read this time: series and
+// resources would be others without it.
+func (m *Meter) recall(f *Figures, isRead bool) {
+	if isRead {
+		m.model, m.cores = f.Model, f.Cores
+		return
+	}
+	f.Model, f.Cores = m.model, m.cores
 }
 
 // minInterval is the shortest time, in nanoseconds, of which a difference says anything.

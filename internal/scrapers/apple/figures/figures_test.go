@@ -206,6 +206,21 @@ func TestTheDriversUtilisationDoesNotTakeTurns(t *testing.T) {
 	assert.False(t, m.Read(withStatistics(reported(), driver)).GPU.Known)
 }
 
+// One look without the IORegistry does not change the names of the series.
+func TestTheGPUKeepsItsNameWhileTheRegistryCannotBeRead(t *testing.T) {
+	c := reported()
+	c.Registry = []capture.Entry{{Class: "AGXAcceleratorG13X", Properties: capture.Properties{Model: "Apple M1 Max", Cores: 32}}}
+	var m Meter
+	m.Read(c)
+	f := m.Read(reported())
+	assert.Equal(t, "Apple M1 Max", f.Model)
+	assert.EqualValues(t, 32, f.Cores)
+	assert.False(t, f.Used.Known)
+
+	c.Registry = []capture.Entry{}
+	assert.Empty(t, m.Read(c).Model, "it was read, and there is none")
+}
+
 func TestMemory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		used   int64
