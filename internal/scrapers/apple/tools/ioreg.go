@@ -100,6 +100,9 @@ func withProperty(p capture.Properties, name, value string) capture.Properties {
 	case "gpu-core-count":
 		p.Cores, _ = strconv.ParseInt(value, 10, 64)
 	case "PerformanceStatistics":
+		if !strings.HasSuffix(strings.TrimSpace(value), "}") {
+			return p // the output was cut, and its last number too
+		}
 		p.Statistics = capture.Statistics{}
 		for _, found := range statistic.FindAllStringSubmatch(value, -1) {
 			if n, err := strconv.ParseInt(found[2], 10, 64); err == nil {

@@ -90,9 +90,10 @@ func (p *Plists) cut(searched int) {
 			break
 		}
 		end := searched + i + len(plistEnd)
-		document := p.begun[:end]
+		// A zero is before each document: what is left before it is half of another.
+		document := p.begun[bytes.LastIndexByte(p.begun[:end], 0)+1 : end]
 		if !p.skips && end <= MaxDocument {
-			p.Document(bytes.Trim(document, "\x00 \t\r\n"))
+			p.Document(bytes.TrimSpace(document))
 		} else if !p.skips {
 			p.TooLong()
 		}

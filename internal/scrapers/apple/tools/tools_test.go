@@ -136,11 +136,12 @@ func TestPlistsAreCut(t *testing.T) {
 		want   []string
 		long   int
 	}{
-		"separated by a zero": {first + "\n\x00" + second + "\n", []string{first, second}, 0},
-		"half a document":     {first + "\n\x00" + second[:40], []string{first}, 0},
-		"nothing":             {"", nil, 0},
-		"one that is long":    {first + "\x00" + long + "\x00" + long + "\x00" + second, []string{first, second}, 2},
-		"no document":         {"powermetrics must be invoked as the superuser\n", nil, 0},
+		"separated by a zero":   {first + "\n\x00" + second + "\n", []string{first, second}, 0},
+		"half a document first": {first[:40] + "\x00" + second, []string{second}, 0},
+		"half a document":       {first + "\n\x00" + second[:40], []string{first}, 0},
+		"nothing":               {"", nil, 0},
+		"one that is long":      {first + "\x00" + long + "\x00" + long + "\x00" + second, []string{first, second}, 2},
+		"no document":           {"powermetrics must be invoked as the superuser\n", nil, 0},
 	} {
 		for _, size := range []int{1, 7, 64 << 10, 3 << 20} {
 			if size == 1 && len(tt.output) > MaxDocument {
@@ -188,6 +189,10 @@ func TestIOReg(t *testing.T) {
 			"+-o AGXAcceleratorG13X  <class AGXAcceleratorG13X, id 0x1, registered>\n    {\n      \"model\" = \"Apple M1 Max\"\n      \"gpu-core-count\" = 32\n" +
 				"      \"PerformanceStatistics\" = {\"In use system memory (driver)\"=0,\"In use system memory\"=274877906944,\"low\"=-1,\"name\"=\"x\",\"big\"=99999999999999999999}\n    }\n",
 			[]capture.Entry{entry},
+		},
+		"text that was cut": {
+			"+-o x  <class AGXAcceleratorG13X, id 0x1>\n    {\n      \"PerformanceStatistics\" = {\"recoveryCount\"=0,\"In use system memory\"=2748",
+			[]capture.Entry{{Class: "AGXAcceleratorG13X"}},
 		},
 		"text without properties": {"+-o x  <class AGXAcceleratorG13X, id 0x1>\n", []capture.Entry{{Class: "AGXAcceleratorG13X"}}},
 	} {
