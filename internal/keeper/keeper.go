@@ -377,20 +377,8 @@ func (k *Keeper[T]) Close(ctx context.Context) error {
 	}
 }
 
-// fault is trouble whose text changes. cause tells one from the next.
-type fault struct {
-	cause string
-	err   error
-}
-
-func (f *fault) Error() string { return f.err.Error() }
-func (f *fault) Unwrap() error { return f.err }
-
-// Cause implements what scrapers.SourceError asks for.
-func (f *fault) Cause() string { return f.cause }
-
 // Fault is the trouble of a source. It is logged anew when its cause changes, not when its
 // text does.
 func Fault(source, cause string, err error) error {
-	return &scrapers.SourceError{Source: source, Err: &fault{cause: cause, err: err}}
+	return &scrapers.SourceError{Source: source, Err: scrapers.NewFault(cause, err)}
 }

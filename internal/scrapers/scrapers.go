@@ -135,7 +135,8 @@ func (e *AbsentError) Error() string {
 // SourceError says that one source of a family did not answer while others may
 // have. A fault is followed by its Source: it is logged when it begins and when
 // it ends, whatever the text of Err does meanwhile. Where a source can have several
-// troubles, Err has a method Cause() string: when that changes it is logged anew.
+// troubles, Err has a method Cause() string, as a [Fault] does: when that changes it is
+// logged anew.
 type SourceError struct {
 	// Source names what failed: "statfs /mnt/nfs", "GPU 3".
 	Source string
@@ -147,6 +148,25 @@ func (e *SourceError) Error() string { return e.Source + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *SourceError) Unwrap() error { return e.Err }
+
+// Fault is why a source gave nothing, for the Err of a [SourceError]: one whose text
+// may change while the trouble stays.
+type Fault struct {
+	cause string
+	err   error
+}
+
+// NewFault returns a fault. The cause tells one trouble from the next.
+func NewFault(cause string, err error) *Fault { return &Fault{cause: cause, err: err} }
+
+// Error implements error.
+func (f *Fault) Error() string { return f.err.Error() }
+
+// Unwrap returns the error behind it.
+func (f *Fault) Unwrap() error { return f.err }
+
+// Cause tells one trouble from the next, see [SourceError].
+func (f *Fault) Cause() string { return f.cause }
 
 // GoneError says that something the user asked for by name is no longer there
 // although nothing is broken, such as a process that ended. It is logged once

@@ -33,7 +33,6 @@ import (
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
-	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 )
 
 const goodBody = "# TYPE m gauge\nm 7\n"
@@ -79,7 +78,7 @@ func failureOf(t testing.TB, md pmetric.Metrics, err error) failed {
 	assert.NotContains(t, metricsOf(md), "openmetrics.e.m")
 	source, ok := errors.AsType[*scrapers.SourceError](err)
 	require.True(t, ok)
-	cause, ok := errors.AsType[*fetch.Fault](err)
+	cause, ok := errors.AsType[*scrapers.Fault](err)
 	require.True(t, ok, "%v has no cause", err)
 	return failed{source.Source, cause.Cause(), source.Err.Error()}
 }

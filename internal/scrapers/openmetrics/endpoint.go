@@ -292,13 +292,13 @@ func (e *endpoint) read(ctx context.Context) (*answer, error) {
 func (e *endpoint) explained(err error) error {
 	over, ok := errors.AsType[*exposition.LimitError](err)
 	if !ok {
-		return fetch.NewFault("parse", err)
+		return scrapers.NewFault("parse", err)
 	}
 	return e.overLimit(over.Key, over)
 }
 
 func (e *endpoint) overLimit(key string, err error) error {
-	return fetch.NewFault(key, fmt.Errorf("%w; raise %s, or filter", err, keyOf(e.name, key)))
+	return scrapers.NewFault(key, fmt.Errorf("%w; raise %s, or filter", err, keyOf(e.name, key)))
 }
 
 func (e *endpoint) write(scrape *exposition.Scrape, now pcommon.Timestamp) *answer {

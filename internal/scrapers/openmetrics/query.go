@@ -14,8 +14,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/dcgm"
-	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/fetch"
 )
 
 const (
@@ -73,7 +73,7 @@ func (e *endpoint) ask(ctx context.Context, q *url.URL, got *answer) error {
 	}
 	vector, err := dcgm.ParseVector(body)
 	if err != nil {
-		return e.ofQuery(q, fetch.NewFault("parse", err))
+		return e.ofQuery(q, scrapers.NewFault("parse", err))
 	}
 	got.scraped += len(vector.Rows)
 	rows := slices.DeleteFunc(vector.Rows, func(r dcgm.Row) bool { return !e.filter.Keep(r.Field, r.Labels) })
@@ -110,10 +110,10 @@ func joined(errs []error) error {
 			whole = fmt.Errorf("%w; %w", whole, err)
 		}
 		cause := ""
-		if f, ok := errors.AsType[*fetch.Fault](err); ok {
+		if f, ok := errors.AsType[*scrapers.Fault](err); ok {
 			cause = f.Cause()
 		}
 		causes = append(causes, cause)
 	}
-	return fetch.NewFault(strings.Join(causes, ","), whole)
+	return scrapers.NewFault(strings.Join(causes, ","), whole)
 }

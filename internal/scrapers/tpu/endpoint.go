@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 	pb "github.com/wandbsys/otelcol-wandbsys/internal/scrapers/tpu/runtimepb"
 )
 
@@ -40,16 +41,6 @@ var defaultPatience = patience{connect: 250 * time.Millisecond, call: 500 * time
 
 // errNoJob says that nobody listens: no job runs.
 var errNoJob = errors.New("nothing listens")
-
-// fault is why an endpoint gave nothing. Its cause tells one trouble from the next.
-type fault struct {
-	cause string
-	err   error
-}
-
-func (f *fault) Error() string { return f.err.Error() }
-func (f *fault) Unwrap() error { return f.err }
-func (f *fault) Cause() string { return f.cause }
 
 // endpoint is a runtime's metric service. Its connection is kept; one that was lost is
 // made anew by the next scrape. It is not safe for concurrent use.
@@ -98,7 +89,7 @@ func (e *endpoint) connect(ctx context.Context) error {
 		configgrpc.WithGrpcDialOption(grpc.WithDisableServiceConfig()),
 	)
 	if err != nil {
-		return &fault{"client", fmt.Errorf("making the gRPC client: %w", err)}
+		return scrapers.NewFault("client", fmt.Errorf("making the gRPC client: %w", err))
 	}
 	if err := e.awaitReady(ctx, conn); err != nil {
 		_ = conn.Close() // it was never used
@@ -122,11 +113,11 @@ func (e *endpoint) dial(ctx context.Context) (*wire, error) {
 	case ctx.Err() != nil:
 		return nil, e.noConnection()
 	}
-	return nil, &fault{"connect", err}
+	return nil, scrapers.NewFault("connect", err)
 }
 
 func (e *endpoint) noConnection() error {
-	return &fault{"connect", fmt.Errorf("no connection in time (%s)", e.patience.connect)}
+	return scrapers.NewFault("connect", fmt.Errorf("no connection in time (%s)", e.patience.connect))
 }
 
 func (e *endpoint) awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
@@ -136,7 +127,7 @@ func (e *endpoint) awaitReady(ctx context.Context, conn *grpc.ClientConn) error 
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			return &fault{"protocol", errors.New("what listens there does not speak gRPC as configured")}
+			return scrapers.NewFault("protocol", errors.New("what listens there does not speak gRPC as configured"))
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return e.noConnection()
@@ -268,9 +259,9 @@ func (e *endpoint) lost(err error) error {
 	case codes.Unavailable:
 		return errNoJob // it ended since it was asked last
 	case codes.DeadlineExceeded, codes.Canceled:
-		return &fault{"timeout", fmt.Errorf("no answer in time (%s)", e.patience.call)}
+		return scrapers.NewFault("timeout", fmt.Errorf("no answer in time (%s)", e.patience.call))
 	}
-	return &fault{code.String(), fmt.Errorf("every question was answered with an error: %w", err)}
+	return scrapers.NewFault(code.String(), fmt.Errorf("every question was answered with an error: %w", err))
 }
 
 // note logs the answer to a question once per connection.

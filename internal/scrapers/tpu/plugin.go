@@ -72,7 +72,7 @@ func (p *plugin) ask(ctx context.Context) (*figures, error) {
 		return known
 	})
 	if err != nil {
-		return nil, fetch.NewFault("parse", err)
+		return nil, scrapers.NewFault("parse", err)
 	}
 	return pluginFigures(scrape.Families), nil
 }

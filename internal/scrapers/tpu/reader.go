@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
 const (
@@ -135,13 +136,13 @@ func (r *reader) run(ctx context.Context, metrics [][]string) (map[string]sdkAns
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, &fault{"timeout", err}
+		return nil, scrapers.NewFault("timeout", err)
 	case err != nil:
-		return nil, &fault{"crash", &crashError{err.Error()}}
+		return nil, scrapers.NewFault("crash", &crashError{err.Error()})
 	case result.ExitCode == readerFailed:
-		return nil, &fault{"reader", fmt.Errorf("%s: %s", readerName, shown(result.Stderr))}
+		return nil, scrapers.NewFault("reader", fmt.Errorf("%s: %s", readerName, shown(result.Stderr)))
 	case result.ExitCode != 0:
-		return nil, &fault{"crash", &crashError{fmt.Sprintf("%s exited with %d: %s", readerName, result.ExitCode, shown(result.Stderr))}}
+		return nil, scrapers.NewFault("crash", &crashError{fmt.Sprintf("%s exited with %d: %s", readerName, result.ExitCode, shown(result.Stderr))})
 	}
 	return parseSDK(result.Stdout)
 }
@@ -150,11 +151,11 @@ func (r *reader) run(ctx context.Context, metrics [][]string) (map[string]sdkAns
 func parseSDK(output []byte) (map[string]sdkAnswer, error) {
 	line, _, whole := bytes.Cut(output, []byte("\n"))
 	if !whole {
-		return nil, &fault{"crash", &crashError{readerName + " ended without an answer"}}
+		return nil, scrapers.NewFault("crash", &crashError{readerName + " ended without an answer"})
 	}
 	var answers map[string]sdkAnswer
 	if err := json.Unmarshal(line, &answers); err != nil {
-		return nil, &fault{"answer", fmt.Errorf("%s: reading its answer: %w", readerName, err)}
+		return nil, scrapers.NewFault("answer", fmt.Errorf("%s: reading its answer: %w", readerName, err))
 	}
 	return answers, nil
 }
@@ -194,7 +195,7 @@ func (r *reader) program() (string, error) {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return "", &fault{"reader path", fmt.Errorf("finding %s: %w; set sdk::reader_path", readerName, err)}
+		return "", scrapers.NewFault("reader path", fmt.Errorf("finding %s: %w; set sdk::reader_path", readerName, err))
 	}
 	return beside(self)
 }
@@ -203,7 +204,7 @@ func (r *reader) program() (string, error) {
 func beside(program string) (string, error) {
 	path := filepath.Join(filepath.Dir(program), readerName)
 	if !isFile(path) {
-		return "", &fault{"reader path", fmt.Errorf("no %s; set sdk::reader_path", path)}
+		return "", scrapers.NewFault("reader path", fmt.Errorf("no %s; set sdk::reader_path", path))
 	}
 	return path, nil
 }
@@ -211,7 +212,7 @@ func beside(program string) (string, error) {
 // configured returns a path if there is a file.
 func configured(path, key string) (string, error) {
 	if !isFile(path) {
-		return "", &fault{key, fmt.Errorf("no file %s (%s)", path, key)}
+		return "", scrapers.NewFault(key, fmt.Errorf("no file %s (%s)", path, key))
 	}
 	return path, nil
 }
@@ -241,7 +242,7 @@ func (r *reader) findLibrary() (string, error) {
 			}
 		}
 	}
-	return "", &fault{"library path", errors.New("no libtpu.so where it is usually installed; set sdk::library_path")}
+	return "", scrapers.NewFault("library path", errors.New("no libtpu.so where it is usually installed; set sdk::library_path"))
 }
 
 func libraryPatterns(home string) []string {

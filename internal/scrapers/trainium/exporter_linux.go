@@ -104,13 +104,13 @@ func (e *exporter) ask(ctx context.Context) (*reading, error) {
 		return wanted
 	})
 	if err != nil {
-		return nil, fetch.NewFault("parse", err)
+		return nil, scrapers.NewFault("parse", err)
 	}
 	for i := range scrape.Families {
 		c.addFamily(&scrape.Families[i])
 	}
 	if !isExporter {
-		return nil, fetch.NewFault("series", errors.New("no series of neuron-monitor-prometheus: is it another exporter?"))
+		return nil, scrapers.NewFault("series", errors.New("no series of neuron-monitor-prometheus: is it another exporter?"))
 	}
 	return &reading{report: c.report(), at: at, counts: c.counts, absolute: true}, nil
 }

@@ -28,30 +28,11 @@ import (
 	"go.opentelemetry.io/collector/extension/extensionmiddleware"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
 
 // shownAnswer is how much of a refusal's text goes into the error.
 const shownAnswer = 100
-
-// Fault is why an endpoint gave nothing.
-type Fault struct {
-	cause string
-	err   error
-}
-
-// NewFault returns a fault. The cause tells one trouble from the next, where the text
-// may change while the trouble stays.
-func NewFault(cause string, err error) *Fault { return &Fault{cause: cause, err: err} }
-
-// Error implements error.
-func (f *Fault) Error() string { return f.err.Error() }
-
-// Unwrap returns the error behind it.
-func (f *Fault) Unwrap() error { return f.err }
-
-// Cause tells one trouble from the next: "connect", "start", "body", "timeout",
-// "status 401", or what NewFault was given.
-func (f *Fault) Cause() string { return f.cause }
 
 // Options say whom to ask, and how.
 type Options struct {
@@ -157,7 +138,8 @@ func (h *transportHook) GetHTTPRoundTripper(context.Context) (extensionmiddlewar
 }
 
 // Get asks the endpoint, and returns the body, decompressed, and its Content-Type. The
-// body is valid until the next request. Errors are of type *Fault.
+// body is valid until the next request. Errors are of type
+// *scrapers.Fault, their causes "connect", "start", "body", "timeout" or "status 401".
 func (c *Client) Get(ctx context.Context) (body []byte, contentType string, err error) {
 	return c.GetURL(ctx, c.target.url)
 }
@@ -166,7 +148,7 @@ func (c *Client) Get(ctx context.Context) (body []byte, contentType string, err 
 func (c *Client) GetURL(ctx context.Context, from *url.URL) (body []byte, contentType string, err error) {
 	if c.http == nil {
 		if err := c.connect(ctx); err != nil {
-			return nil, "", NewFault("start", err)
+			return nil, "", scrapers.NewFault("start", err)
 		}
 	}
 	c.given = c.timeLeft(ctx)
@@ -212,19 +194,19 @@ func (c *Client) send(ctx context.Context, from *url.URL) (*http.Response, error
 
 // fault tells what went wrong without the URL, whose parameters may be secrets. When the
 // time is over the connection is closed, which may be all that err knows of it.
-func (c *Client) fault(ctx context.Context, cause string, err error) *Fault {
+func (c *Client) fault(ctx context.Context, cause string, err error) *scrapers.Fault {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
-		return &Fault{cause: "timeout", err: fmt.Errorf("no whole answer in time (%s): %w", c.given.Round(time.Millisecond), context.DeadlineExceeded)}
+		return scrapers.NewFault("timeout", fmt.Errorf("no whole answer in time (%s): %w", c.given.Round(time.Millisecond), context.DeadlineExceeded))
 	}
-	return &Fault{cause: cause, err: err}
+	return scrapers.NewFault(cause, err)
 }
 
 // refusal is the error for an answer that is not 200: what the server says often tells
 // what to do. Beside a redirect it is the new URL, whose parameters may be secrets.
-func (c *Client) refusal(response *http.Response) *Fault {
+func (c *Client) refusal(response *http.Response) *scrapers.Fault {
 	text := fmt.Sprintf("the endpoint answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	said := c.said(response) // in any case: a connection is kept when its answer is read
 	if to, err := response.Location(); err == nil {
@@ -232,7 +214,7 @@ func (c *Client) refusal(response *http.Response) *Fault {
 	} else if said != "" {
 		text += fmt.Sprintf(": %q", said)
 	}
-	return &Fault{cause: fmt.Sprint("status ", response.StatusCode), err: errors.New(text)}
+	return scrapers.NewFault(fmt.Sprint("status ", response.StatusCode), errors.New(text))
 }
 
 // said is the beginning of what a server says beside its refusal.
