@@ -184,7 +184,7 @@ func (w *writer) cumulative(to pmetric.NumberDataPointSlice, name *series.Name, 
 		counted = 0 // what may fall was not reset when it does
 	}
 	at, ok := w.time(s.Timestamp)
-	remembered, start := name.CumulativeAt(s.Labels, counted, s.Start, at)
+	remembered, start := name.Cumulative(s.Labels, counted, s.Start, at)
 	if !ok {
 		return
 	}
@@ -219,7 +219,7 @@ type distributionPoint interface {
 // one.
 func fill[P distributionPoint](w *writer, name *series.Name, d *distribution, native bool, newPoint func() P) (p P, ok bool) {
 	at, ok := w.time(d.explicit)
-	remembered, start := name.CumulativeAt(d.labels, float64(d.count), d.start, at)
+	remembered, start := name.Cumulative(d.labels, float64(d.count), d.start, at)
 	remembered.Native = native
 	if !ok {
 		return p, false

@@ -176,7 +176,7 @@ func compareScrape(t *testing.T, random *rand.Rand, tracker *Tracker, m *model) 
 			require.Equal(t, index, indexOf(n.Gauge(labelled(label))))
 			continue
 		}
-		s, got := n.Cumulative(labelled(label), value, created)
+		s, got := n.Cumulative(labelled(label), value, created, n.tracker.now)
 		require.Equal(t, index, indexOf(s))
 		require.Equal(t, start.AsTime(), got.AsTime())
 	}

@@ -158,15 +158,11 @@ func (n *Name) Gauge(labels exposition.Labels) *Series {
 
 // Cumulative returns a series, and the time since when it counts: what the endpoint
 // says, unless that is in the future, else the first scrape that saw it. When value is
-// lower than before, it counts since the scrape before.
-func (n *Name) Cumulative(labels exposition.Labels, value float64, created exposition.Time) (*Series, pcommon.Timestamp) {
-	return n.CumulativeAt(labels, value, created, n.tracker.now)
-}
-
-// CumulativeAt is Cumulative for a value of another time than the scrape's. If that is
-// earlier, the times of the series' values stand for those of the scrapes, so that the
-// start is not after the value and stays the same in the next scrapes.
-func (n *Name) CumulativeAt(labels exposition.Labels, value float64, created exposition.Time, at pcommon.Timestamp) (*Series, pcommon.Timestamp) {
+// lower than before, it counts since the scrape before. The value is of the time at: if
+// that is earlier than the scrape's, the times of the series' values stand for those of
+// the scrapes, so that the start is not after the value and stays the same in the next
+// scrapes.
+func (n *Name) Cumulative(labels exposition.Labels, value float64, created exposition.Time, at pcommon.Timestamp) (*Series, pcommon.Timestamp) {
 	s := n.find(labels)
 	if s == nil {
 		s = n.add(labels)

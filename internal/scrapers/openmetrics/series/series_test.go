@@ -123,7 +123,7 @@ func TestNamesThatAreNotNumberedHaveTheirOwnSeries(t *testing.T) {
 	tracker := New(Limits{}, false)
 	tracker.Begin(after(0))
 	n, _ := tracker.Name("m", false)
-	s, _ := n.Cumulative(labelled("x"), 1, untold)
+	s, _ := n.Cumulative(labelled("x"), 1, untold, n.tracker.now)
 	assert.Equal(t, none, indexOf(s))
 	assert.Nil(t, n.Gauge(labelled("y")))
 	_, found := tracker.NoIndex()
@@ -217,7 +217,7 @@ func checkSteps(t *testing.T, numbered bool, steps []step) {
 		tracker.Begin(after(s.at))
 		n, _ := tracker.Name("m", numbered)
 		if !s.absent {
-			_, start := n.Cumulative(labelled("x"), s.value, s.told)
+			_, start := n.Cumulative(labelled("x"), s.value, s.told, n.tracker.now)
 			assert.Equal(t, noon.Add(s.start), start.AsTime(), "step %d", i)
 		}
 		tracker.End()
@@ -231,7 +231,7 @@ func TestASeriesWithoutValueIsNotMissing(t *testing.T) {
 		tracker.Begin(after(time.Duration(i) * 4 * time.Minute))
 		n, _ := tracker.Name("m", true)
 		if i == 0 || i == 4 {
-			_, start := n.Cumulative(labelled("x"), float64(i), untold)
+			_, start := n.Cumulative(labelled("x"), float64(i), untold, n.tracker.now)
 			assert.Equal(t, after(0), start)
 		} else {
 			assert.Equal(t, 0, indexOf(n.Gauge(labelled("x"))))
@@ -245,7 +245,7 @@ func show(t *Tracker, at pcommon.Timestamp, values ...string) {
 	t.Begin(at)
 	n, _ := t.Name("m", false)
 	for _, v := range values {
-		n.Cumulative(labelled(v), 1, untold)
+		n.Cumulative(labelled(v), 1, untold, n.tracker.now)
 	}
 	t.End()
 }
@@ -323,8 +323,8 @@ func TestSeriesThatAreGoneAreToldOnce(t *testing.T) {
 		other, _ := tracker.Name("m", false)
 		for _, v := range tt.show {
 			numbered.Gauge(labelled(v))
-			other.Cumulative(labelled(v), 1, untold)
-			other.Cumulative(labelled(v), 1, untold)
+			other.Cumulative(labelled(v), 1, untold, other.tracker.now)
+			other.Cumulative(labelled(v), 1, untold, other.tracker.now)
 		}
 		assert.Equal(t, tt.gone, gone(tracker), "step %d", i)
 		tracker.End()
