@@ -67,6 +67,7 @@ bench-host: ## the comparisons alone
 generate: $(TOOLS)/mdatagen $(PROTO_TOOLS) ## regenerate what metadata.yaml and the .proto files describe
 	@set -e; d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; ln -s "$(CURDIR)" "$$d/wandbsys"; cd "$$d/wandbsys" && "$(TOOLS)/mdatagen" metadata.yaml
 	@$(TOOLS)/protogen . internal/scrapers/tpu/runtimepb/runtime.proto $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
+	@$(TOOLS)/protogen . internal/wandbfile/wandbpb/wandb.proto $(TOOLS)/protoc-gen-go
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint
