@@ -19,10 +19,6 @@ const (
 )
 
 const (
-	// nodeKey is the attribute with the machine that a GPU of DCGM is in.
-	nodeKey = "node"
-	// W&B's source of DCGM's figures calls the used memory otherwise than NVML's.
-	allocatedMetric, usedMetric = "gpu.memoryAllocatedBytes", "gpu.memoryUsed"
 	// labelMark begins the label suffix of W&B's SDK: `cpu/l:LABEL`.
 	labelMark = "/l:"
 	// maxNames bounds the remembered names; beyond it they are forgotten and
@@ -36,11 +32,11 @@ const (
 type Expander struct {
 	style  Style
 	suffix string
-	rules  map[string]rule
+	rules  map[string]*rule
 
 	mu sync.Mutex
 	// dynamic holds the rules of names that the table lacks.
-	dynamic map[string]rule
+	dynamic map[string]*rule
 	// names holds each full tag once, so that a known one costs no allocation.
 	names map[string]*fullName
 	// scope numbers the scopes; a fullName of another scope is not a target.
@@ -60,21 +56,6 @@ type fullName struct {
 	target int
 }
 
-// rule is what to do with one metric.
-type rule struct {
-	// drop: the metric has no tag.
-	drop bool
-	// name is the new name, if it is the same for all points.
-	name string
-	// tag is the template otherwise.
-	tag []segment
-	// bare is the name of points that lack all placeholders, where the tag
-	// without them is another metric's.
-	bare string
-	// numbered: a single value without its number has no tag.
-	numbered bool
-}
-
 // New makes an Expander. The label (W&B's x_label) goes into the names of the
 // sdk style only. A style that does not Validate works as Template.
 func New(style Style, label string) *Expander {
@@ -85,32 +66,20 @@ func New(style Style, label string) *Expander {
 	if style == SDK && label != "" {
 		e.suffix = labelMark + label
 	}
-	e.dynamic = make(map[string]rule)
+	e.dynamic = make(map[string]*rule)
 	e.names = make(map[string]*fullName)
-	e.rules = make(map[string]rule, len(table))
-	for i := range table {
-		e.rules[table[i].metric] = e.tableRule(&table[i])
+	e.rules = tableRules(style)
+	for _, r := range e.rules {
+		e.label(r)
 	}
 	return e
 }
 
-func (e *Expander) tableRule(r *row) rule {
-	if r.tag == "" {
-		return rule{drop: true}
+// label adds the label to a name that is the same for all points.
+func (e *Expander) label(r *rule) {
+	if r.tag == nil {
+		r.name += e.suffix
 	}
-	text := r.tag
-	if e.style == SDK && r.sdk != "" {
-		text = r.sdk
-	}
-	segs := compile(text)
-	if len(segs) == 1 && segs[0].key == "" {
-		return rule{name: text + e.suffix}
-	}
-	bare, _ := appendTag(nil, segs, pcommon.NewMap())
-	if _, taken := plainTags()[string(bare)]; taken {
-		return rule{tag: segs, bare: r.metric}
-	}
-	return rule{tag: segs}
 }
 
 // Expand gives the metrics their full names. One metric becomes as many as its
@@ -166,7 +135,7 @@ func (e *Expander) expandScope(ms pmetric.MetricSlice) (dropped bool) {
 			m.SetName(emptiedName)
 			dropped = true
 		case r.tag != nil:
-			emptied = e.expandMetric(ms, m, &r) || emptied
+			emptied = e.expandMetric(ms, m, r) || emptied
 		case r.name != m.Name():
 			m.SetName(r.name)
 		}
@@ -193,35 +162,20 @@ func removeEmpty(md pmetric.Metrics) {
 	})
 }
 
-func (e *Expander) rule(metric string) rule {
-	if e.dcgm && metric == allocatedMetric {
-		metric = usedMetric
+func (e *Expander) rule(metric string) *rule {
+	if e.dcgm {
+		metric = dcgmName(metric)
 	}
 	if r, ok := e.rules[metric]; ok {
 		return r
 	}
 	r, ok := e.dynamic[metric]
 	if !ok {
-		r = e.dynamicRule(metric)
+		r, _ = dynamicRule(e.style, metric)
+		e.label(r)
 		e.dynamic[metric] = r
 	}
 	return r
-}
-
-func (e *Expander) dynamicRule(metric string) rule {
-	if strings.HasPrefix(metric, openMetricsPrefix) {
-		return rule{tag: []segment{{pre: metric}, {key: indexKey}}, numbered: true}
-	}
-	if part, ok := strings.CutPrefix(metric, corePartPrefix); ok {
-		return rule{tag: corePart(part)}
-	}
-	if part, ok := strings.CutPrefix(metric, hostPartPrefix); ok && e.style == SDK {
-		return rule{name: sdkHostPartPrefix + part + e.suffix}
-	}
-	if strings.HasPrefix(metric, migPrefix) {
-		return rule{drop: true}
-	}
-	return rule{name: metric + e.suffix}
 }
 
 // expandMetric tells whether m has no points left.
@@ -256,10 +210,7 @@ func onlyNumbered(m pmetric.Metric) bool {
 	default:
 		return true
 	}
-	points.RemoveIf(func(p pmetric.NumberDataPoint) bool {
-		_, ok := p.Attributes().Get(indexKey)
-		return !ok
-	})
+	points.RemoveIf(func(p pmetric.NumberDataPoint) bool { return !hasNumber(p.Attributes()) })
 	return points.Len() > 0
 }
 
@@ -326,10 +277,7 @@ func (e *Expander) isTarget(full *fullName, m pmetric.Metric, first int) bool {
 }
 
 func (e *Expander) fullName(r *rule, attrs pcommon.Map) *fullName {
-	buf, whole := appendTag(e.buf[:0], r.tag, attrs)
-	if !whole && r.bare != "" {
-		buf = append(buf[:0], r.bare...)
-	}
+	buf := r.render(e.buf[:0], attrs)
 	if e.dcgm {
 		buf = appendNode(buf, attrs)
 	}
@@ -341,17 +289,6 @@ func (e *Expander) fullName(r *rule, attrs pcommon.Map) *fullName {
 		e.names[full.name] = full
 	}
 	return full
-}
-
-// appendNode appends the machine of a GPU as W&B does.
-func appendNode(buf []byte, attrs pcommon.Map) []byte {
-	mark := len(buf)
-	buf = append(buf, labelMark...)
-	value := len(buf)
-	if buf = appendAttr(buf, attrs, nodeKey); len(buf) == value {
-		return buf[:mark]
-	}
-	return buf
 }
 
 // newMetric appends a metric that is m but for its points; the name is to come.

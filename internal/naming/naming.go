@@ -4,7 +4,8 @@
 // Package naming is the one home of W&B's tag names. Scrapers know only the
 // template form (metric `gpu.temp` with the attribute gpu_index); this package
 // turns finished metrics into full tags (`gpu.0.temp`) just before the next
-// consumer, and reads such tags back.
+// consumer, reads such tags back, and finds the tag of W&B's SDK for a metric that
+// is named in any of our styles.
 package naming
 
 import "fmt"

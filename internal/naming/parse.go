@@ -4,6 +4,7 @@
 package naming
 
 import (
+	"iter"
 	"strings"
 	"sync"
 )
@@ -22,23 +23,30 @@ import (
 // lacks a segment, as Expand gives it to points without the attribute, is not
 // read.
 func Parse(key string) (metric string, attrs map[string]string, label string, ok bool) {
-	for from := 0; ; {
-		i := strings.Index(key[from:], labelMark)
-		if i < 0 {
-			break
-		}
-		i += from
-		from = i + 1
-		label = key[i+len(labelMark):]
-		if label == "" {
-			break
-		}
-		if metric, attrs, ok = parseTag(key[:i]); ok {
-			return metric, attrs, label, true
+	for end := range tagEnds(key) {
+		if metric, attrs, ok = parseTag(key[:end]); ok {
+			return metric, attrs, strings.TrimPrefix(key[end:], labelMark), true
 		}
 	}
-	metric, attrs, ok = parseTag(key)
-	return metric, attrs, "", ok
+	return "", nil, "", false
+}
+
+// tagEnds yields where the tag in a name may end: before each label suffix that
+// is not empty, and at the end of the name.
+func tagEnds(name string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for from := 0; ; {
+			i := strings.Index(name[from:], labelMark)
+			if i < 0 || from+i+len(labelMark) == len(name) {
+				break
+			}
+			if !yield(from + i) {
+				return
+			}
+			from += i + 1
+		}
+		yield(len(name))
+	}
 }
 
 func parseTag(tag string) (metric string, attrs map[string]string, ok bool) {

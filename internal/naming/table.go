@@ -227,7 +227,8 @@ const (
 	// as those that it has.
 	hostPartPrefix    = "trn.host_total_memory_usage."
 	sdkHostPartPrefix = "trn.host_memory_usage."
-	corePartPrefix    = "trn.neuroncore_memory_usage."
+	corePartPrefix    = "trn" + corePartMark
+	corePartMark      = ".neuroncore_memory_usage."
 )
 
 // corePart is the tag of a part of a NeuronCore's memory.

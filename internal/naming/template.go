@@ -37,15 +37,16 @@ func compile(text string) []segment {
 	return segs
 }
 
-// appendTag renders a point's tag. A segment whose attribute is missing or
+// appendTag appends a point's tag to buf. A segment whose attribute is missing or
 // empty is left out, so that the point keeps a name; whole says that there was
 // none.
 func appendTag(buf []byte, segs []segment, attrs pcommon.Map) (tag []byte, whole bool) {
 	whole = true
+	start := len(buf)
 	for i := range segs {
 		s := &segs[i]
 		mark := len(buf)
-		if mark > 0 {
+		if mark > start {
 			buf = append(buf, '.')
 		}
 		buf = append(buf, s.pre...)
