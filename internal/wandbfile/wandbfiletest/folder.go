@@ -31,6 +31,9 @@ func Runs(directory string) ([]string, error) {
 		if !strings.HasPrefix(e.Name(), "run-") && !strings.HasPrefix(e.Name(), "offline-run-") {
 			continue
 		}
+		if !e.IsDir() {
+			return nil, fmt.Errorf("%s in %s is not a folder", e.Name(), directory)
+		}
 		path, err := runFile(filepath.Join(directory, e.Name()))
 		if err != nil {
 			return nil, err

@@ -150,7 +150,7 @@ func TestParseFindsWhatIsWrong(t *testing.T) {
 		"num as a fixed64":           {begun().add(pb{}.fixed64(1)), "num: wire type 1, not 0"},
 		"stats as a group":           {begun().add(pb{}.whole(1, 3).group(7)), "stats: wire type 3, not 2"},
 		"num that is left out":       {begun().add(pb{}.sub(7, statsMessage())), fmt.Sprintf("record 3, byte %d: num: is 0", third)},
-		"num that is skipped":        {begun().add(gpu(4)), "record 3, byte"},
+		"num that is skipped":        {begun().add(gpu(4)), fmt.Sprintf("record 3, byte %d: num: is 4", third)},
 		"num that is used twice":     {begun().add(gpu(3), gpu(3)), "num: is 3"},
 		"num from zero":              {newFile().add(header(0)), "record 1, byte 7: num: is 0"},
 		"no header":                  {newFile().add(run(1)), "record 1, byte 7: run where header must be"},
