@@ -65,7 +65,7 @@ bench-host: ## the comparisons alone
 
 .PHONY: generate
 generate: $(TOOLS)/mdatagen $(PROTO_TOOLS) ## regenerate what metadata.yaml and the .proto files describe
-	@set -e; d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; ln -s "$(CURDIR)" "$$d/wandbsys"; cd "$$d/wandbsys" && "$(TOOLS)/mdatagen" metadata.yaml
+	@set -e; d=$$(mktemp -d); trap 'rm -rf "$$d"' EXIT; ln -s "$(CURDIR)" "$$d/wandbsys"; cd "$$d/wandbsys" && "$(TOOLS)/mdatagen" metadata.yaml && "$(TOOLS)/mdatagen" exporter/wandbfileexporter/metadata.yaml
 	@$(TOOLS)/protogen . internal/scrapers/tpu/runtimepb/runtime.proto $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc
 	@$(TOOLS)/protogen . internal/wandbfile/wandbpb/wandb.proto $(TOOLS)/protoc-gen-go
 
