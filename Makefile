@@ -55,7 +55,7 @@ fuzz: ## run every fuzz test FUZZTIME (50000x, or a time as 30s)
 
 .PHONY: bench
 bench: ## benchmarks, and the comparison with W&B's way of reading the host
-	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/...
+	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/... ./exporter/...
 
 .PHONY: bench-host
 bench-host: ## the comparisons alone
