@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,12 +43,16 @@ func TestValidateAcceptsTheFilesOfConfig(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
+		var first []string
+		if filepath.Base(file) == "quickstart-wandb.yaml" { // is added to another one
+			first = []string{"--config", repo(t, "config", "quickstart.yaml"), "--set=exporters.wandb_file.directory=wandb"}
+		}
 		for name, env := range map[string][]string{
 			"without variables": nil,
-			"with variables":    append(agentEnv("https://backend.example:4317"), "WANDBSYS_PID=1"),
+			"with variables":    append(agentEnv("https://backend.example:4317"), "WANDBSYS_PID=1", "WANDBSYS_WANDB_DIR=/runs", "WANDBSYS_WANDB_RUNS=both"),
 		} {
 			t.Run(filepath.Base(file)+" "+name, func(t *testing.T) {
-				stdout, stderr, code := run(t, env, "validate", "--config", file)
+				stdout, stderr, code := run(t, env, slices.Concat([]string{"validate"}, first, []string{"--config", file})...)
 				assert.Zero(t, code)
 				assert.Empty(t, stdout+stderr)
 			})
@@ -385,7 +390,7 @@ func TestComponentsAreThoseOfTheManifest(t *testing.T) {
 	require.NoError(t, yaml.Unmarshal([]byte(stdout), &got))
 	assert.Equal(t, []string{"otlp", "wandbsys"}, componentNames(got.Receivers))
 	assert.Equal(t, []string{"batch", "cumulative_to_delta", "filter", "memory_limiter", "resource", "transform"}, componentNames(got.Processors))
-	assert.Equal(t, []string{"debug", "file", "otlp_grpc", "otlp_http", "prometheus"}, componentNames(got.Exporters))
+	assert.Equal(t, []string{"debug", "file", "otlp_grpc", "otlp_http", "prometheus", "wandb_file"}, componentNames(got.Exporters))
 	assert.Equal(t, []string{"basicauth", "bearertokenauth", "health_check"}, componentNames(got.Extensions))
 	assert.Empty(t, got.Connectors)
 	var schemes []string
@@ -419,6 +424,7 @@ exporters:
   otlp_http: {endpoint: http://localhost:1}
   prometheus: {endpoint: localhost:0}
   file: {path: out.json}
+  wandb_file: {directory: wandb}
   debug:
 extensions:
   health_check: {endpoint: localhost:0}
@@ -430,7 +436,7 @@ service:
     metrics:
       receivers: [wandbsys, otlp]
       processors: [memory_limiter, resource, filter, transform, cumulative_to_delta, batch]
-      exporters: [otlp_grpc, otlp_http, prometheus, file, debug]
+      exporters: [otlp_grpc, otlp_http, prometheus, file, wandb_file, debug]
   telemetry: {metrics: {level: none}}
 `
 	p := startProcess(t, collector(t, nil, "--config=yaml:"+everything))

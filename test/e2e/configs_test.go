@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -111,28 +112,49 @@ func checkQuickstart(t *testing.T, p *process, address string, pid int) {
 }
 
 func TestMakeRun(t *testing.T) {
+	p, target := makeRun(t, "--config config/quickstart.yaml")
+	if p == nil {
+		return
+	}
+	checkQuickstart(t, p, quickstartAddress, target.pid())
+	p.interrupt()
+	listener, err := net.Listen("tcp", quickstartAddress)
+	require.NoError(t, err, "Ctrl-C ends the collector")
+	require.NoError(t, listener.Close())
+}
+
+func TestMakeRunWritesRuns(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "wandb")
+	p, target := makeRun(t, "config/quickstart-wandb.yaml", "WANDBSYS_WANDB_DIR="+directory)
+	if p == nil {
+		return
+	}
+	p.waitFor("the directory", func() bool { return strings.Contains(p.stdout.String(), "W&B runs: "+directory) })
+	checkQuickstartRuns(t, p, directory, target.pid())
+}
+
+// makeRun starts `make run` for another process. Where its address is in use, it only
+// compares the commands with what they must have, and returns nil.
+func makeRun(t *testing.T, command string, env ...string) (p, target *process) {
+	t.Helper()
 	const says = "Prometheus endpoint: http://" + quickstartAddress + "/metrics"
 	binary(t) // skips without
 	listener, err := net.Listen("tcp", quickstartAddress)
 	if err != nil {
 		t.Logf("only shown, not run: %v", err)
 		cmd := exec.Command("make", "-C", repo(t), "-n", "run", "PID=4711")
-		cmd.Env = cleanEnv()
+		cmd.Env = append(cleanEnv(), env...)
 		commands, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", commands)
 		assert.Contains(t, string(commands), says)
-		assert.Contains(t, string(commands), "--config config/quickstart.yaml")
-		return
+		assert.Contains(t, string(commands), command)
+		return nil, nil
 	}
 	require.NoError(t, listener.Close())
-	target := startHelper(t, "idle")
+	target = startHelper(t, "idle")
 	cmd := exec.Command("make", "-C", repo(t), "run", fmt.Sprintf("PID=%d", target.pid()))
-	cmd.Env = cleanEnv()
-	p := startProcess(t, cmd)
-	p.waitFor("the address", func() bool { return regexp.MustCompile(says).MatchString(p.stdout.String()) })
-	checkQuickstart(t, p, quickstartAddress, target.pid())
-	p.interrupt()
-	listener, err = net.Listen("tcp", quickstartAddress)
-	require.NoError(t, err, "Ctrl-C ends the collector")
-	require.NoError(t, listener.Close())
+	cmd.Env = append(cleanEnv(), env...)
+	p = startProcess(t, cmd)
+	p.waitFor("the address", func() bool { return strings.Contains(p.stdout.String(), says) })
+	return p, target
 }

@@ -301,7 +301,7 @@ func TestWandbFileEqualsOTLP(t *testing.T) {
 	p.waitFor("many scrapes", func() bool { return countInFile(file, `"memory_percent`) >= 3*scrapes })
 	p.stop()
 	assert.Zero(t, p.exitCode())
-	assert.Empty(t, p.logLines("error"))
+	assert.Empty(t, fileErrors(p))
 
 	all, files := readJSONLines(t, file), readRuns(t, directory)
 	runs, instances := byInstance(t, files), all.instances()
