@@ -292,13 +292,14 @@ func TestWandbFileEqualsOTLP(t *testing.T) {
 		fmt.Fprintf(&receivers, "wandbsys/%s: {host_name: %s, %s, extended: true, collection_interval: %s, initial_delay: 500ms, "+
 			"workloads: {pid: %d}, scrapers: {host: , %s}}\n", host, host, more, fastScrapes, idle.pid(), d.section(""))
 	}
-	file, directory := filepath.Join(t.TempDir(), "metrics.json"), filepath.Join(t.TempDir(), "new", "wandb")
+	file, directory := jsonFile(t), filepath.Join(t.TempDir(), "new", "wandb")
 	p := d.start(settings{
 		receivers: receivers.String(),
 		exporters: "file: {path: " + file + "}\n" + wandbFile(directory, "runs: both"),
 	})
-	const scrapes = 60
-	p.waitFor("many scrapes", func() bool { return countInFile(file, `"memory_percent`) >= 3*scrapes })
+	for _, scrapes := range []int{20, 40, 60} {
+		p.waitFor("many scrapes", func() bool { return countInFile(file, `"memory_percent`) >= 3*scrapes })
+	}
 	p.stop()
 	assert.Zero(t, p.exitCode())
 	assert.Empty(t, fileErrors(p))
@@ -345,7 +346,8 @@ func sdkTagOfList(p point) string {
 	return p.name
 }
 
-// checkEnvironment compares the environment with the machine and the driver's GPUs.
+// checkEnvironment compares the environment with the machine and the driver's GPUs. These
+// are known where the first scrape of them was in time for the first record.
 func checkEnvironment(t *testing.T, f *wandbfiletest.File, gpus []gpu) {
 	t.Helper()
 	e := f.Records[2].Environment
@@ -356,6 +358,9 @@ func checkEnvironment(t *testing.T, f *wandbfiletest.File, gpus []gpu) {
 	tr.readMemory(t)
 	require.NotNil(t, e.Memory)
 	assert.InDelta(t, tr.memTotal, e.Memory.Total, 0)
+	if !slices.ContainsFunc(f.Records[3].Stats.Items, func(i wandbfiletest.Item) bool { return strings.HasPrefix(i.Key, "gpu.") }) {
+		t.Skip("the machine is so busy that the first record has no GPUs")
+	}
 	var want []wandbfiletest.NvidiaGPU
 	for _, g := range gpus {
 		want = append(want, wandbfiletest.NvidiaGPU{Name: fmt.Sprint(g["name.value"]), UUID: fmt.Sprint(g["uuid.value"])})

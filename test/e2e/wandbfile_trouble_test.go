@@ -77,9 +77,15 @@ const (
 	writesAgain = "Writing W&B runs again"
 )
 
+// fastRuns sends what is measured to the sink and writes it into runs, and into a file: of
+// a scrape that the end cuts short the sink does not get all.
+func fastRuns(s *sink, file, directory string) settings {
+	return settings{receivers: fastHost, exporters: s.exporter() + "file: {path: " + file + "}\n" + wandbFile(directory, "")}
+}
+
 // checkTrouble: while runs cannot be written, the other exporter goes on, and the log
 // tells why. After the cure all is in the runs, what was measured meanwhile too.
-func checkTrouble(t *testing.T, p *process, s *sink, directory, why string, cure func()) {
+func checkTrouble(t *testing.T, p *process, s *sink, file, directory, why string, cure func()) {
 	t.Helper()
 	p.waitFor("the error", func() bool { return fileSays(p, "error", cannotWrite) })
 	p.moreScrapes(s, 5)
@@ -97,27 +103,28 @@ func checkTrouble(t *testing.T, p *process, s *sink, directory, why string, cure
 	assert.Zero(t, p.exitCode())
 	files := readRuns(t, directory)
 	require.Len(t, files, 1)
-	// Of a scrape that the end cuts short the sink may not have got all.
-	checkSeries(t, s.points(), sdkTag, files, apartInRecord)
+	checkSeries(t, readJSONLines(t, file), sdkTag, files, apartInRecord)
 	checkEnd(t, files[0])
 }
 
-func fastRuns(s *sink, directory string) settings {
-	return settings{receivers: fastHost, exporters: s.exporter() + wandbFile(directory, "")}
+func jsonFile(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "metrics.json")
 }
 
 func TestWandbFileWhereNoDirectoryCanBe(t *testing.T) {
-	s, file := startSink(t, nil), filepath.Join(t.TempDir(), "file")
-	writeFile(t, file, "is in the way")
-	p := startCollector(t, fastRuns(s, filepath.Join(file, "wandb")))
-	checkTrouble(t, p, s, filepath.Join(file, "wandb"), "making the directory: mkdir "+file+": not a directory", func() {
-		require.NoError(t, os.Remove(file))
+	s, file, obstacle := startSink(t, nil), jsonFile(t), filepath.Join(t.TempDir(), "obstacle")
+	writeFile(t, obstacle, "is in the way")
+	directory := filepath.Join(obstacle, "wandb")
+	p := startCollector(t, fastRuns(s, file, directory))
+	checkTrouble(t, p, s, file, directory, "making the directory: mkdir "+obstacle+": not a directory", func() {
+		require.NoError(t, os.Remove(obstacle))
 	})
 }
 
 func TestWandbFileOnAFullDisk(t *testing.T) {
-	s, place := startSink(t, nil), t.TempDir()
-	p := startCollectorIn(t, "small-disk", place, fastRuns(s, filepath.Join(place, "wandb")).write(t), privateMounts())
+	s, file, place := startSink(t, nil), jsonFile(t), t.TempDir()
+	p := startCollectorIn(t, "small-disk", place, fastRuns(s, file, filepath.Join(place, "wandb")).write(t), privateMounts())
 	disk := p.disk(place)
 	directory, filler := filepath.Join(disk, "wandb"), filepath.Join(disk, "filler")
 	p.waitFor("the first records", func() bool { return exists(directory) && writtenOf(t, directory, "memory_percent") > 0 })
@@ -128,22 +135,22 @@ func TestWandbFileOnAFullDisk(t *testing.T) {
 	}
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.NoError(t, f.Close())
-	checkTrouble(t, p, s, directory, "no space left on device", func() { require.NoError(t, os.Remove(filler)) })
+	checkTrouble(t, p, s, file, directory, "no space left on device", func() { require.NoError(t, os.Remove(filler)) })
 }
 
 func TestWandbFileOnAReadOnlyDisk(t *testing.T) {
-	s, place := startSink(t, nil), t.TempDir()
-	p := startCollectorIn(t, "read-only-disk", place, fastRuns(s, filepath.Join(place, "wandb")).write(t), privateMounts())
+	s, file, place := startSink(t, nil), jsonFile(t), t.TempDir()
+	p := startCollectorIn(t, "read-only-disk", place, fastRuns(s, file, filepath.Join(place, "wandb")).write(t), privateMounts())
 	directory := filepath.Join(p.disk(place), "wandb")
-	checkTrouble(t, p, s, directory, "read-only file system", func() {
+	checkTrouble(t, p, s, file, directory, "read-only file system", func() {
 		require.NoError(t, p.in(func() error { return unix.Mount("", place, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size=256k") }))
 	})
 }
 
 // What was in the directory is lost, and nothing else.
 func TestWandbFileWhereTheDirectoryIsRemoved(t *testing.T) {
-	s, directory := startSink(t, nil), filepath.Join(t.TempDir(), "wandb")
-	p := startCollector(t, fastRuns(s, directory))
+	s, file, directory := startSink(t, nil), jsonFile(t), filepath.Join(t.TempDir(), "wandb")
+	p := startCollector(t, fastRuns(s, file, directory))
 	p.waitFor("the first records", func() bool { return exists(directory) && writtenOf(t, directory, "memory_percent") > 0 })
 	removed := time.Now()
 	p.waitFor("the directory is gone", func() bool { return os.RemoveAll(directory) == nil })
@@ -157,7 +164,7 @@ func TestWandbFileWhereTheDirectoryIsRemoved(t *testing.T) {
 
 	// The first values of the new run may be of a scrape before it was removed.
 	got := samplesOf(runs)["memory_percent"]
-	all := s.points().named("memory_percent")
+	all := readJSONLines(t, file).named("memory_percent")
 	require.GreaterOrEqual(t, len(all), len(got))
 	for i, p := range all[len(all)-len(got):] {
 		assert.InDelta(t, p.value, got[i].Value, 0)
