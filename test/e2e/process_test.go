@@ -110,9 +110,9 @@ func (p *process) stop() time.Duration {
 }
 
 // interrupt is what Ctrl-C does: the whole group gets the signal.
-func (p *process) interrupt() time.Duration {
+func (p *process) interrupt() {
 	p.t.Helper()
-	return p.signal(-p.pid(), syscall.SIGINT)
+	p.signal(-p.pid(), syscall.SIGINT)
 }
 
 func (p *process) signal(to int, sig syscall.Signal) time.Duration {

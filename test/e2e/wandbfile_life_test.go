@@ -36,17 +36,17 @@ func (p *process) moreScrapes(s *sink, n int) {
 	p.waitFor("more scrapes", func() bool { return s.hostScrapes() >= seen+n })
 }
 
-// writtenOf counts the values of a key in the runs so far.
-func writtenOf(t *testing.T, directory, key string) int {
+// runScrapes counts the scrapes that are in the runs so far.
+func runScrapes(t *testing.T, directory string) int {
 	t.Helper()
-	return len(wandbfiletest.Series(readGrowingRuns(t, directory)...)[key])
+	return len(wandbfiletest.Series(readGrowingRuns(t, directory)...)["memory_percent"])
 }
 
 // caughtUp waits until the runs have all but the newest scrape of what was there.
 func (p *process) caughtUp(s *sink, directory string) {
 	p.t.Helper()
 	seen := s.hostScrapes()
-	p.waitFor("the runs have it", func() bool { return writtenOf(p.t, directory, "memory_percent") >= seen-1 })
+	p.waitFor("the runs have it", func() bool { return runScrapes(p.t, directory) >= seen-1 })
 }
 
 // fileErrors are the errors that the exporter has logged.
@@ -155,8 +155,7 @@ func TestWandbFileBehindOTLP(t *testing.T) {
 		exporters: "otlp_grpc: {endpoint: '" + address + "', tls: {insecure: true}, sending_queue: {num_consumers: 1}}\n" +
 			wandbFile(directories["direct"], "runs: both"),
 	})
-	runs := func(where string) []*wandbfiletest.File { return readGrowingRuns(t, directories[where]) }
-	p.waitFor("many scrapes", func() bool { return len(wandbfiletest.Series(runs("behind")...)["memory_percent"]) >= 10 })
+	p.waitFor("many scrapes", func() bool { return runScrapes(t, directories["behind"]) >= 10 })
 	p.stop()
 	assert.Zero(t, p.exitCode())
 	behind.stop()
@@ -227,7 +226,9 @@ func checkQuickstartRuns(t *testing.T, p *process, directory string, pid int) {
 		all := byInstance(t, readGrowingRuns(t, directory))
 		return len(all[host]) > 0 && len(all[workload]) > 0
 	})
-	p.waitFor("lines", func() bool { return regexp.MustCompile(`(?m)^memory_percent{} [0-9.]+$`).MatchString(p.stdout.String()) })
+	p.waitFor("lines", func() bool {
+		return regexp.MustCompile(`(?m)^memory_percent{} [0-9.]+$`).MatchString(p.stdout.String())
+	})
 	p.interrupt()
 	runs := byInstance(t, readRuns(t, directory))
 	for instance, key := range map[string]string{host: "memory_percent", workload: "proc.memory.rssMB"} {

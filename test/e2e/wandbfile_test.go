@@ -122,7 +122,7 @@ func sdkTag(p point) string {
 		}
 		for _, key := range []string{"reason", "cause", "xid"} {
 			if value, ok := p.attrs[key]; ok {
-				rest += fmt.Sprint(".", value)
+				return fmt.Sprint(prefix, index, ".", rest, ".", value)
 			}
 		}
 		return fmt.Sprint(prefix, index, ".", rest)
@@ -326,7 +326,7 @@ func TestWandbFileEqualsOTLP(t *testing.T) {
 	for _, host := range []string{"sdk", "template", "labeled"} {
 		t.Run("the machine "+host, func(t *testing.T) {
 			checkEnvironment(t, runs[host][0], gpus)
-			for _, name := range []string{"pid-" + fmt.Sprint(idle.pid()), fmt.Sprintf("run-abc123-%d", tr.pid())} {
+			for _, name := range []string{fmt.Sprintf("pid-%d", idle.pid()), fmt.Sprintf("run-abc123-%d", tr.pid())} {
 				assert.Contains(t, runs, host+"/"+name)
 			}
 		})

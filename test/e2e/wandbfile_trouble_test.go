@@ -127,7 +127,7 @@ func TestWandbFileOnAFullDisk(t *testing.T) {
 	p := startCollectorIn(t, "small-disk", place, fastRuns(s, file, filepath.Join(place, "wandb")).write(t), privateMounts())
 	disk := p.disk(place)
 	directory, filler := filepath.Join(disk, "wandb"), filepath.Join(disk, "filler")
-	p.waitFor("the first records", func() bool { return exists(directory) && writtenOf(t, directory, "memory_percent") > 0 })
+	p.waitFor("the first records", func() bool { return exists(directory) && runScrapes(t, directory) > 0 })
 	f, err := os.Create(filler)
 	require.NoError(t, err)
 	for err == nil {
@@ -143,19 +143,39 @@ func TestWandbFileOnAReadOnlyDisk(t *testing.T) {
 	p := startCollectorIn(t, "read-only-disk", place, fastRuns(s, file, filepath.Join(place, "wandb")).write(t), privateMounts())
 	directory := filepath.Join(p.disk(place), "wandb")
 	checkTrouble(t, p, s, file, directory, "read-only file system", func() {
-		require.NoError(t, p.in(func() error { return unix.Mount("", place, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size=256k") }))
+		require.NoError(t, p.in(func() error {
+			return unix.Mount("", place, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, "size=256k")
+		}))
 	})
+}
+
+// A file system that does not answer holds up neither the other exporter nor the end.
+func TestWandbFileOnADiskThatNeverAnswers(t *testing.T) {
+	s, dead := startSink(t, nil), filepath.Join(t.TempDir(), "dead")
+	require.NoError(t, os.Mkdir(dead, 0o755))
+	config := settings{
+		receivers: fastHost, exporters: s.exporter() + wandbFile(filepath.Join(dead, "wandb"), "timeout: 500ms"),
+	}.write(t)
+	p := startCollectorIn(t, "dead-mount", dead, config, privateMounts())
+	p.waitFor("the error", func() bool { return fileSays(p, "error", cannotWrite) })
+	p.moreScrapes(s, 10)
+	for _, line := range fileErrors(p) {
+		if line.Msg == cannotWrite {
+			assert.Contains(t, line.Error, "gave up after")
+		}
+	}
+	p.stop()
 }
 
 // What was in the directory is lost, and nothing else.
 func TestWandbFileWhereTheDirectoryIsRemoved(t *testing.T) {
 	s, file, directory := startSink(t, nil), jsonFile(t), filepath.Join(t.TempDir(), "wandb")
 	p := startCollector(t, fastRuns(s, file, directory))
-	p.waitFor("the first records", func() bool { return exists(directory) && writtenOf(t, directory, "memory_percent") > 0 })
+	p.waitFor("the first records", func() bool { return exists(directory) && runScrapes(t, directory) > 0 })
 	removed := time.Now()
 	p.waitFor("the directory is gone", func() bool { return os.RemoveAll(directory) == nil })
 	p.waitFor("the error", func() bool { return fileSays(p, "error", "A run was removed while it was written") })
-	p.waitFor("a new run", func() bool { return exists(directory) && writtenOf(t, directory, "memory_percent") > 2 })
+	p.waitFor("a new run", func() bool { return exists(directory) && runScrapes(t, directory) > 2 })
 	p.stop()
 	assert.Zero(t, p.exitCode())
 	runs := byInstance(t, readRuns(t, directory))["node"]
