@@ -101,9 +101,6 @@ func (s *Store) retireLargest() {
 // finished lists the runs of ours that are not open here, and the room that they take.
 func (s *Store) finished() (done []finished, total int64, err error) {
 	entries, err := os.ReadDir(s.Directory)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, nil // the first run makes it
-	}
 	if err != nil {
 		return nil, 0, err
 	}
