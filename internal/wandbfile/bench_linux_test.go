@@ -1,0 +1,127 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wandbfile_test
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile"
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbpb"
+)
+
+// The points of a scrape: metrics of GPUs.
+const (
+	benchMetrics = 25
+	benchGPUs    = 40
+	benchPoints  = benchMetrics * benchGPUs
+)
+
+func benchValue(point, scrape int) float64 {
+	return float64(point*7919%10_000)/100 + float64(scrape%10)
+}
+
+// BenchmarkAgainstOTLPJSON compares a stats record, made anew from numbers, with what the
+// file exporter writes of the same points: OTLP as JSON. x_cpu, x_allocs and x_bytes are the
+// share of its cost. Its points have attributes in "templates", and each its own name in
+// "names".
+func BenchmarkAgainstOTLPJSON(b *testing.B) {
+	b.Run("templates", func(b *testing.B) { compare(b, templates()) })
+	b.Run("names", func(b *testing.B) { compare(b, names()) })
+}
+
+func compare(b *testing.B, md pmetric.Metrics) {
+	b.Helper()
+	const times = 500
+	require.Equal(b, benchPoints, md.DataPointCount())
+	w, r, scrape := wandbfile.NewWriter(io.Discard), benchStats(), 0
+	record := func() {
+		scrape++
+		for i, item := range r.GetStats().GetItem() {
+			item.ValueJson = strconv.FormatFloat(benchValue(i, scrape), 'g', -1, 64)
+		}
+		appendStats(b, w, r)
+	}
+	record()
+	size := w.Size()
+	var marshaler pmetric.JSONMarshaler
+	bytes := 0
+	theirs := scraperstest.CostOf(b, times, func() {
+		line, err := marshaler.MarshalMetrics(md)
+		if bytes = len(line) + 1; err != nil {
+			b.Fatal(err)
+		}
+		_, _ = io.Discard.Write(line)
+	})
+	ours := scraperstest.CostOf(b, times, record)
+	framing := scraperstest.CostOf(b, times, func() { appendStats(b, w, r) })
+	b.ReportMetric(float64(ours.CPU.Microseconds()), "us_cpu")
+	b.ReportMetric(float64(framing.CPU.Microseconds()), "us_cpu_append")
+	b.ReportMetric(float64(theirs.CPU.Microseconds()), "json_us_cpu")
+	b.ReportMetric(float64(ours.CPU)/float64(theirs.CPU), "x_cpu")
+	b.ReportMetric(ours.Allocs, "allocs")
+	b.ReportMetric(framing.Allocs, "allocs_append")
+	b.ReportMetric(ours.Allocs/theirs.Allocs, "x_allocs")
+	b.ReportMetric(float64(size)/float64(bytes), "x_bytes")
+	b.ReportMetric(0, "ns/op")
+}
+
+func appendStats(b *testing.B, w *wandbfile.Writer, r *wandbpb.Record) {
+	b.Helper()
+	if err := w.Append(r); err != nil {
+		b.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchStats() *wandbpb.Record {
+	s := &wandbpb.StatsRecord{Timestamp: &timestamppb.Timestamp{Seconds: 1_700_000_001}}
+	for i := range benchPoints {
+		s.Item = append(s.Item, &wandbpb.Item{Key: fmt.Sprintf("gpu.%d.metric%d", i%benchGPUs, i/benchGPUs)})
+	}
+	return &wandbpb.Record{RecordType: &wandbpb.Record_Stats{Stats: s}}
+}
+
+func templates() pmetric.Metrics {
+	md := pmetric.NewMetrics()
+	ms := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
+	for metric := range benchMetrics {
+		m := ms.AppendEmpty()
+		m.SetName(fmt.Sprintf("gpu.metric%d", metric))
+		points := m.SetEmptyGauge().DataPoints()
+		for gpu := range benchGPUs {
+			p := benchPoint(points, metric*benchGPUs+gpu)
+			p.Attributes().PutInt("gpu_index", int64(gpu))
+			p.Attributes().PutStr("gpu_vendor", "nvidia")
+		}
+	}
+	return md
+}
+
+func names() pmetric.Metrics {
+	md := pmetric.NewMetrics()
+	ms := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics()
+	for i, item := range benchStats().GetStats().GetItem() {
+		m := ms.AppendEmpty()
+		m.SetName(item.GetKey())
+		benchPoint(m.SetEmptyGauge().DataPoints(), i)
+	}
+	return md
+}
+
+func benchPoint(points pmetric.NumberDataPointSlice, i int) pmetric.NumberDataPoint {
+	p := points.AppendEmpty()
+	p.SetTimestamp(1_700_000_001_000_000_000)
+	p.SetDoubleValue(benchValue(i, 0))
+	return p
+}
