@@ -48,27 +48,24 @@ func TestRecordsAroundTheEndOfABlock(t *testing.T) {
 	kinds := make(map[byte]int)
 	for name, tt := range map[string]struct{ from, block int }{
 		"the first block":               {0, 1},
-		"a later block":                 {6, 6},
+		"a later block":                 {3, 3},
 		"three blocks further":          {0, 4},
-		"three blocks from a later one": {3, 6},
+		"three blocks from a later one": {2, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for distance := -20; distance <= 20; distance++ {
-				l := newLog(t)
-				if tt.from > 0 {
-					l.endNear(t, tt.from, -15000)
-				}
-				l.endNear(t, tt.block, distance)
-				next := len(l.appended)
-				l.add(t, stats(3, "1", "2"), stats(blockSize, "3"), stats(5, "4"), exit())
-
-				f := l.parse(t)
-				assert.EqualValues(t, tt.block*blockSize+begin(distance), f.Records[next].Offset, "%d bytes from the end", distance)
-				for _, c := range chunks(l.data.Bytes()) {
-					kinds[c.kind]++
-					if c.kind == first || c.kind == middle {
-						assert.Zero(t, c.end%blockSize, "a part of a record leaves room")
+				for _, size := range []int{3, blockSize} {
+					l := newLog(t)
+					if tt.from > 0 {
+						l.endNear(t, tt.from, -15000)
 					}
+					l.endNear(t, tt.block, distance)
+					next := len(l.appended)
+					l.add(t, stats(size, "1", "2"), stats(5, "3"), exit())
+
+					f := l.parse(t)
+					assert.EqualValues(t, tt.block*blockSize+begin(distance), f.Records[next].Offset, "%d bytes from the end", distance)
+					l.countChunks(t, kinds)
 				}
 			}
 		})
@@ -83,6 +80,17 @@ func (l *log) endNear(t *testing.T, block, distance int) {
 	from := l.data.Len()
 	headers := (block - from/blockSize) * chunkHeader
 	l.add(t, l.sized(t, block*blockSize+distance-from-headers))
+}
+
+// countChunks counts the chunks of each type, and looks whether they fill their blocks.
+func (l *log) countChunks(t *testing.T, kinds map[byte]int) {
+	t.Helper()
+	for _, c := range chunks(l.data.Bytes()) {
+		kinds[c.kind]++
+		if c.kind == first || c.kind == middle {
+			assert.Zero(t, c.end%blockSize, "a part of a record leaves room")
+		}
+	}
 }
 
 // begin is where the record after one of endNear begins.
