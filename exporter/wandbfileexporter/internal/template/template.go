@@ -9,16 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"go.opentelemetry.io/collector/confmap"
 )
 
 // Template is text with places for attributes. Between braces stand the names of
 // attributes, with | between them: the first that is there and not empty is taken.
-// A name in single quotes stands for itself. {{ and }} are braces.
-type Template struct {
-	parts []part
-}
+// A name in single quotes stands for itself; it has no | and no }. {{ and }} are braces.
+//
+// It is a string, not what the text means, so that confmap treats it as one: a number
+// in ${env:NAME} stays as it is written there, and the text is written back as it came.
+type Template string
 
-// part is text, or one of several values.
+// part is text, and after it the first of several values.
 type part struct {
 	text    string
 	choices []choice
@@ -38,6 +41,14 @@ func (t *Template) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Unmarshal is what confmap calls for a mapping: that of YAML in `name: {host.name}`.
+func (*Template) Unmarshal(*confmap.Conf) error {
+	return errors.New("is a mapping: a text that begins with a brace needs quotes")
+}
+
+// MarshalText gives the text, which confmap then has as a plain string.
+func (t Template) MarshalText() ([]byte, error) { return []byte(t), nil }
+
 // MustParse is Parse for templates that stand in the code.
 func MustParse(text string) Template {
 	t, err := Parse(text)
@@ -47,46 +58,39 @@ func MustParse(text string) Template {
 	return t
 }
 
-// Parse reads a template. The error says what is wrong in which text.
+// Parse checks a template. The error says what is wrong in which text.
 func Parse(text string) (Template, error) {
-	var t Template
+	if _, err := parse(text); err != nil {
+		return "", err
+	}
+	return Template(text), nil
+}
+
+func parse(text string) (parts []part, err error) {
 	for rest := text; rest != ""; {
 		i := strings.IndexAny(rest, "{}")
 		if i < 0 {
-			t.text(rest)
-			break
+			return append(parts, part{text: rest}), nil
 		}
-		t.text(rest[:i])
 		brace := rest[i : i+1]
-		rest = rest[i+1:]
-		if strings.HasPrefix(rest, brace) {
-			t.text(brace)
-			rest = rest[1:]
+		before, after := rest[:i], rest[i+1:]
+		if strings.HasPrefix(after, brace) {
+			parts = append(parts, part{text: before + brace})
+			rest = after[1:]
 			continue
 		}
-		inside, after, closed := strings.Cut(rest, "}")
+		inside, after, closed := strings.Cut(after, "}")
 		if brace == "}" || !closed {
-			return Template{}, fmt.Errorf("%q has a single %s (write %s for a brace)", text, brace, brace+brace)
+			return nil, fmt.Errorf("%q has a single %s (write %s for a brace)", text, brace, brace+brace)
 		}
 		choices, err := parseChoices(inside)
 		if err != nil {
-			return Template{}, fmt.Errorf("%q: {%s}: %w", text, inside, err)
+			return nil, fmt.Errorf("%q: {%s}: %w", text, inside, err)
 		}
-		t.parts = append(t.parts, part{choices: choices})
+		parts = append(parts, part{text: before, choices: choices})
 		rest = after
 	}
-	return t, nil
-}
-
-func (t *Template) text(s string) {
-	if s == "" {
-		return
-	}
-	if n := len(t.parts); n > 0 && t.parts[n-1].choices == nil {
-		t.parts[n-1].text += s
-		return
-	}
-	t.parts = append(t.parts, part{text: s})
+	return parts, nil
 }
 
 func parseChoices(inside string) ([]choice, error) {
@@ -107,21 +111,30 @@ func parseChoices(inside string) ([]choice, error) {
 	return choices, nil
 }
 
-// Render fills in attributes. What is not there is left out.
+// Render fills in attributes. What is not there is left out. A text that Parse refuses
+// stays as it is.
 func (t Template) Render(attrs map[string]string) string {
+	parts, err := parse(string(t))
+	if err != nil {
+		return string(t)
+	}
 	var b strings.Builder
-	for _, p := range t.parts {
+	for _, p := range parts {
 		b.WriteString(p.text)
-		for _, c := range p.choices {
-			value := c.literal
-			if c.attribute != "" {
-				value = attrs[c.attribute]
-			}
-			if value != "" {
-				b.WriteString(value)
-				break
-			}
-		}
+		b.WriteString(p.value(attrs))
 	}
 	return b.String()
+}
+
+func (p part) value(attrs map[string]string) string {
+	for _, c := range p.choices {
+		value := c.literal
+		if c.attribute != "" {
+			value = attrs[c.attribute]
+		}
+		if value != "" {
+			return value
+		}
+	}
+	return ""
 }
