@@ -70,6 +70,8 @@ func TestParseRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"an opening brace":            {"a{b", `"a{b" has a single { (write {{ for a brace)`},
 		"a closing brace":             {"a}b", `"a}b" has a single } (write }} for a brace)`},
+		"two closing braces":          {"}a}", `"}a}" has a single } (write }} for a brace)`},
+		"a new line within a name":    {"{a\nb}", `"{a\nb}": {a` + "\n" + `b}: "a\nb" is neither the name of an attribute nor 'quoted'`},
 		"an opening brace at the end": {"{a}{", `"{a}{" has a single { (write {{ for a brace)`},
 		"a third opening brace":       {"{{{", `"{{{" has a single { (write {{ for a brace)`},
 		"a closing brace too many":    {"{a}}", `"{a}}" has a single } (write }} for a brace)`},
