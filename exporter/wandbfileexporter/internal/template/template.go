@@ -9,19 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"go.opentelemetry.io/collector/confmap"
 )
 
 // Template is text with places for attributes. Between braces stand the names of
 // attributes, with | between them: the first that is there and not empty is taken.
 // A name in single quotes stands for itself; it has no | and no }. {{ and }} are braces.
-//
-// It is a string, not what the text means, so that confmap treats it as one: a number
-// in ${env:NAME} stays as it is written there, and the text is written back as it came.
-type Template string
+type Template struct {
+	parts []part
+}
 
-// part is text, and after it the first of several values.
+// part is text, or one of several values.
 type part struct {
 	text    string
 	choices []choice
@@ -31,66 +28,46 @@ type choice struct {
 	attribute, literal string
 }
 
-// UnmarshalText reads a template, as confmap does for texts.
-func (t *Template) UnmarshalText(text []byte) error {
-	parsed, err := Parse(string(text))
-	if err != nil {
-		return err
-	}
-	*t = parsed
-	return nil
-}
-
-// Unmarshal is what confmap calls for a mapping: that of YAML in `name: {host.name}`.
-func (*Template) Unmarshal(*confmap.Conf) error {
-	return errors.New("is a mapping: a text that begins with a brace needs quotes")
-}
-
-// MarshalText gives the text, which confmap then has as a plain string.
-func (t Template) MarshalText() ([]byte, error) { return []byte(t), nil }
-
-// MustParse is Parse for templates that stand in the code.
-func MustParse(text string) Template {
-	t, err := Parse(text)
-	if err != nil {
-		panic(err)
-	}
-	return t
-}
-
-// Parse checks a template. The error says what is wrong in which text.
+// Parse reads a template. The error says what is wrong in which text.
 func Parse(text string) (Template, error) {
-	if _, err := parse(text); err != nil {
-		return "", err
-	}
-	return Template(text), nil
-}
-
-func parse(text string) (parts []part, err error) {
+	var t Template
 	for rest := text; rest != ""; {
 		i := strings.IndexAny(rest, "{}")
 		if i < 0 {
-			return append(parts, part{text: rest}), nil
+			t.text(rest)
+			break
 		}
+		t.text(rest[:i])
 		brace := rest[i : i+1]
-		before, after := rest[:i], rest[i+1:]
-		if strings.HasPrefix(after, brace) {
-			parts = append(parts, part{text: before + brace})
-			rest = after[1:]
+		rest = rest[i+1:]
+		if strings.HasPrefix(rest, brace) {
+			t.text(brace)
+			rest = rest[1:]
 			continue
 		}
-		inside, after, closed := strings.Cut(after, "}")
+		inside, after, closed := strings.Cut(rest, "}")
 		if brace == "}" || !closed {
-			return nil, fmt.Errorf("%q has a single %s (write %s for a brace)", text, brace, brace+brace)
+			return Template{}, fmt.Errorf("%q has a single %s (write %s for a brace)", text, brace, brace+brace)
 		}
 		choices, err := parseChoices(inside)
 		if err != nil {
-			return nil, fmt.Errorf("%q: {%s}: %w", text, inside, err)
+			return Template{}, fmt.Errorf("%q: {%s}: %w", text, inside, err)
 		}
-		parts = append(parts, part{text: before, choices: choices})
+		t.parts = append(t.parts, part{choices: choices})
 		rest = after
 	}
-	return parts, nil
+	return t, nil
+}
+
+func (t *Template) text(s string) {
+	if s == "" {
+		return
+	}
+	if n := len(t.parts); n > 0 && t.parts[n-1].choices == nil {
+		t.parts[n-1].text += s
+		return
+	}
+	t.parts = append(t.parts, part{text: s})
 }
 
 func parseChoices(inside string) ([]choice, error) {
@@ -111,30 +88,21 @@ func parseChoices(inside string) ([]choice, error) {
 	return choices, nil
 }
 
-// Render fills in attributes. What is not there is left out. A text that Parse refuses
-// stays as it is.
+// Render fills in attributes. What is not there is left out.
 func (t Template) Render(attrs map[string]string) string {
-	parts, err := parse(string(t))
-	if err != nil {
-		return string(t)
-	}
 	var b strings.Builder
-	for _, p := range parts {
+	for _, p := range t.parts {
 		b.WriteString(p.text)
-		b.WriteString(p.value(attrs))
+		for _, c := range p.choices {
+			value := c.literal
+			if c.attribute != "" {
+				value = attrs[c.attribute]
+			}
+			if value != "" {
+				b.WriteString(value)
+				break
+			}
+		}
 	}
 	return b.String()
-}
-
-func (p part) value(attrs map[string]string) string {
-	for _, c := range p.choices {
-		value := c.literal
-		if c.attribute != "" {
-			value = attrs[c.attribute]
-		}
-		if value != "" {
-			return value
-		}
-	}
-	return ""
 }

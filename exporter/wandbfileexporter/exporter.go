@@ -1,0 +1,304 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package wandbfileexporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/collect"
+	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/metadata"
+	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/runs"
+	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/identity"
+)
+
+const (
+	// producer tells our runs from others.
+	producer = "otelcol-wandbsys"
+	// shutdownTimeout bounds how long the runs get to end.
+	shutdownTimeout = 5 * time.Second
+	// maxTick bounds how late a record is closed.
+	maxTick = time.Second
+)
+
+// fileExporter collects points into records, and writes them. Two things keep it
+// apart from a file system that does not answer: what is collected is behind a
+// mutex that is never held while something is written, and what is written is
+// touched by one call at a time, which may be left behind.
+type fileExporter struct {
+	cfg       *Config
+	settings  exporter.Settings
+	telemetry *metadata.TelemetryBuilder
+	host      component.Host
+
+	// mu guards what follows.
+	mu        sync.Mutex
+	collector *collect.Collector
+	// failure is why the last attempt to write failed, nil if it did not.
+	failure error
+	limited bool
+
+	// slot is taken by the one call that uses the store.
+	slot  guard.Slot
+	store *runs.Store
+
+	run  context.Context
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+func newExporter(set exporter.Settings, cfg *Config) (*fileExporter, error) {
+	names, err := cfg.names()
+	if err != nil {
+		return nil, err
+	}
+	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, fmt.Errorf("making the exporter's own metrics: %w", err)
+	}
+	e := &fileExporter{cfg: cfg, settings: set, telemetry: telemetry}
+	e.run, e.stop = context.WithCancel(context.Background())
+	e.store = runs.New(runs.Options{
+		Directory: cfg.Directory,
+		Names:     names,
+		MaxSize:   cfg.Rotation.MaxMegabytes * megabyte, MaxAge: cfg.Rotation.MaxAge,
+		MaxTotal: cfg.MaxDiskMegabytes * megabyte,
+		Sync:     cfg.Fsync, Interval: cfg.Interval,
+		Producer: runs.Producer{Name: producer, Version: set.BuildInfo.Version},
+		Logger:   set.Logger, Now: time.Now, Did: e.did,
+	})
+	return e, nil
+}
+
+// start begins to look for what is due. The directory is not touched before there
+// is something to write.
+func (e *fileExporter) start(ctx context.Context, host component.Host) error {
+	e.host = host
+	e.collector = collect.New(collect.Options{
+		Hosts: e.cfg.Runs != runsWorkloads, Workloads: e.cfg.Runs != runsHost,
+		IncludeUnknown: e.cfg.IncludeUnknown, Interval: e.cfg.Interval,
+		IdleTimeout: e.cfg.IdleTimeout, MaxRuns: e.cfg.MaxRuns,
+		LocalHost: identity.HostName(ctx, "", ""),
+		Now:       time.Now, Dropped: e.dropped,
+	})
+	e.done.Add(1)
+	go e.tend() //nolint:contextcheck // ends with the exporter, not with its start
+	return nil
+}
+
+// tend writes what is due, from time to time.
+func (e *fileExporter) tend() {
+	defer e.done.Done()
+	ticker := time.NewTicker(min(e.cfg.Interval/4, maxTick))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.run.Done():
+			return
+		case <-ticker.C:
+		}
+		e.mu.Lock()
+		e.collector.CloseDue()
+		e.mu.Unlock()
+		ctx, cancel := context.WithTimeout(e.run, e.cfg.Timeout.Timeout)
+		e.report(e.drain(ctx, e.finishIdle, e.store.Tend))
+		cancel()
+	}
+}
+
+// consume takes a payload. While records of a resource could not be written, its
+// points are refused, to be sent again.
+func (e *fileExporter) consume(ctx context.Context, md pmetric.Metrics) error {
+	if e.waiting() {
+		e.report(e.drain(ctx))
+	}
+	e.mu.Lock()
+	left := e.collector.Add(md, func(s *collect.Source) bool { return s.Ready() != nil })
+	failure := e.failure
+	e.mu.Unlock()
+	e.report(e.drain(ctx))
+	if len(left) == 0 {
+		return nil
+	}
+	if failure == nil {
+		failure = errors.New("records wait to be written")
+	}
+	return consumererror.NewMetrics(failure, part(md, left))
+}
+
+// part copies some resources of a payload.
+func part(md pmetric.Metrics, places []int) pmetric.Metrics {
+	if len(places) == md.ResourceMetrics().Len() {
+		return md
+	}
+	some := pmetric.NewMetrics()
+	for _, i := range places {
+		md.ResourceMetrics().At(i).CopyTo(some.ResourceMetrics().AppendEmpty())
+	}
+	return some
+}
+
+// waiting tells whether there are records to write.
+func (e *fileExporter) waiting() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.collector.Sources() {
+		if s.Ready() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// drain writes the records that are closed, and does what else is to be done with
+// the store. It comes back when ctx ends, even if the file system does not.
+func (e *fileExporter) drain(ctx context.Context, more ...func() error) error {
+	_, err := guard.Call(ctx, &e.slot, func(ctx context.Context) (struct{}, error) {
+		errs := []error{e.write(ctx)}
+		for _, f := range more {
+			errs = append(errs, f())
+		}
+		return struct{}{}, errors.Join(errs...)
+	})
+	return err
+}
+
+// write writes all records that are closed. The first failure of a source ends its
+// turn.
+func (e *fileExporter) write(ctx context.Context) error {
+	e.mu.Lock()
+	sources := e.collector.Sources()
+	e.mu.Unlock()
+	var errs []error
+	for _, s := range sources {
+		for ctx.Err() == nil {
+			subject, record := e.next(s)
+			if record == nil {
+				break
+			}
+			if err := e.store.Write(subject, record); err != nil {
+				errs = append(errs, err)
+				break
+			}
+			e.mu.Lock()
+			s.Written()
+			e.mu.Unlock()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *fileExporter) next(s *collect.Source) (*runs.Subject, *runs.Record) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	record := s.Ready()
+	if record == nil {
+		return nil, nil
+	}
+	return s.Subject(), record
+}
+
+// finishIdle ends the runs of sources from which nothing comes any more.
+func (e *fileExporter) finishIdle() error {
+	e.mu.Lock()
+	sources := e.collector.Sources()
+	e.mu.Unlock()
+	var errs []error
+	for _, s := range sources {
+		e.mu.Lock()
+		idle := e.collector.Idle(s)
+		key := s.Key()
+		e.mu.Unlock()
+		if !idle {
+			continue
+		}
+		if err := e.store.Finish(key); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		e.mu.Lock()
+		if e.collector.Idle(s) { // nothing came meanwhile
+			e.collector.Forget(s)
+		}
+		e.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// report tells of a change: that nothing can be written, and that it can be again.
+// exporterhelper logs what is tried again.
+func (e *fileExporter) report(err error) {
+	if e.run.Err() != nil {
+		return // what is cut short by the end is no failure
+	}
+	e.mu.Lock()
+	before := e.failure
+	e.failure = err
+	e.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		e.settings.Logger.Error("Cannot write W&B runs; trying again", zap.String("directory", e.cfg.Directory), zap.Error(err))
+		componentstatus.ReportStatus(e.host, componentstatus.NewRecoverableErrorEvent(err))
+	case err == nil && before != nil:
+		e.settings.Logger.Info("Writing W&B runs again", zap.String("directory", e.cfg.Directory))
+		componentstatus.ReportStatus(e.host, componentstatus.NewEvent(componentstatus.StatusOK))
+	}
+}
+
+// shutdown writes what there is and ends the runs, if the file system lets it.
+func (e *fileExporter) shutdown(ctx context.Context) error {
+	e.stop()
+	e.done.Wait()
+	defer e.telemetry.Shutdown()
+	if e.collector == nil {
+		return nil // was not started
+	}
+	e.mu.Lock()
+	e.collector.CloseAll()
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	e.slot.Settle(ctx) // the call that stop cut short
+	if err := e.drain(ctx, e.store.Close); err != nil {
+		return fmt.Errorf("ending the runs in %s: %w", e.cfg.Directory, err)
+	}
+	return nil
+}
+
+func (e *fileExporter) did(w runs.Work) {
+	ctx := context.Background()
+	add := func(counter interface {
+		Add(context.Context, int64, ...metric.AddOption)
+	}, n int64,
+	) {
+		if n != 0 {
+			counter.Add(ctx, n)
+		}
+	}
+	add(e.telemetry.WandbFileOpenRuns, w.Opened)
+	add(e.telemetry.WandbFileRemovedRuns, w.Removed)
+	add(e.telemetry.WandbFileWrittenRecords, w.Records)
+	add(e.telemetry.WandbFileWrittenSize, w.Bytes)
+}
+
+func (e *fileExporter) dropped(reason string, points int) {
+	e.telemetry.WandbFileDroppedPoints.Add(context.Background(), int64(points), metric.WithAttributes(attribute.String("reason", reason)))
+	if reason == collect.Limit && !e.limited {
+		e.limited = true
+		e.settings.Logger.Warn("So many runs are open that no new ones are begun: some data are not written; raise max_runs", zap.Int("max_runs", e.cfg.MaxRuns))
+	}
+}

@@ -1,0 +1,217 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/runs"
+)
+
+const (
+	// maxSlots bounds the remembered keys of a source; beyond it they are forgotten
+	// and found again.
+	maxSlots = 1 << 16
+	// maxItems bounds a record.
+	maxItems = 1 << 16
+	maxGPUs  = 1 << 10
+)
+
+// Source is what is known of a subject: the record that is being filled, and those
+// that wait to be written.
+type Source struct {
+	key      string
+	workload bool
+	attrs    pcommon.Map
+	gpus     map[string]runs.GPU
+	// snapshot is made of the above when it is asked for.
+	snapshot *runs.Subject
+
+	slots map[string]*slot
+	// number counts the records; a slot with the same number is in the present one.
+	number int
+	items  []runs.Item
+	// first and last are the times of the earliest and the latest point, begin is that
+	// of the record.
+	first, last, begin pcommon.Timestamp
+	// opened is when the record got its first point, seen when the source got its last
+	// one, both by the clock here.
+	opened, seen time.Time
+	ready        []*runs.Record
+}
+
+// slot is one key's place in the records of a source.
+type slot struct {
+	key    string
+	vendor string
+	number int
+	index  int
+	time   pcommon.Timestamp
+}
+
+func newSource(s subject) *Source {
+	return &Source{
+		key: s.key, workload: s.workload, attrs: pcommon.NewMap(),
+		gpus: map[string]runs.GPU{}, slots: map[string]*slot{}, number: 1,
+	}
+}
+
+// Subject describes the source. It is not changed any more.
+func (s *Source) Subject() *runs.Subject {
+	if s.snapshot != nil {
+		return s.snapshot
+	}
+	s.snapshot = &runs.Subject{Key: s.key, Workload: s.workload, Attributes: pcommon.NewMap()}
+	s.attrs.CopyTo(s.snapshot.Attributes)
+	for _, g := range s.gpus {
+		s.snapshot.GPUs = append(s.snapshot.GPUs, g)
+	}
+	slices.SortFunc(s.snapshot.GPUs, func(a, b runs.GPU) int {
+		if n := strings.Compare(a.Vendor, b.Vendor); n != 0 {
+			return n
+		}
+		if n := len(a.Index) - len(b.Index); n != 0 { // numbers
+			return n
+		}
+		return strings.Compare(a.Index, b.Index)
+	})
+	return s.snapshot
+}
+
+// learn takes over what a resource says; what it does not say stays as it was.
+func (s *Source) learn(attrs pcommon.Map) {
+	for key, value := range attrs.All() {
+		known, ok := s.attrs.Get(key)
+		if ok && known.Equal(value) {
+			continue
+		}
+		value.CopyTo(s.attrs.PutEmpty(key))
+		s.snapshot = nil
+	}
+}
+
+// slot finds the place of a key. GPUs of two makers may share a number, and with it
+// the key: the later one has its maker as a label.
+func (s *Source) slot(key []byte, attrs pcommon.Map) *slot {
+	sl, known := s.slots[string(key)]
+	if !known {
+		sl = s.newSlot(string(key), attrs)
+	}
+	if sl.vendor == "" {
+		return sl
+	}
+	vendor, ok := attrs.Get(attrVendor)
+	if !ok || vendor.Str() == sl.vendor {
+		return sl
+	}
+	key = append(append(key, labelMark...), vendor.Str()...)
+	if sl, known = s.slots[string(key)]; !known {
+		sl = s.newSlot(string(key), attrs)
+	}
+	return sl
+}
+
+func (s *Source) newSlot(key string, attrs pcommon.Map) *slot {
+	sl := &slot{key: key}
+	if strings.HasPrefix(key, gpuPrefix) {
+		sl.vendor = s.describe(attrs)
+	}
+	s.slots[key] = sl
+	return sl
+}
+
+// describe remembers the GPU of a point, and returns its maker.
+func (s *Source) describe(attrs pcommon.Map) string {
+	g := runs.GPU{
+		Vendor: text(attrs, attrVendor), Index: text(attrs, "gpu_index"),
+		UUID: text(attrs, "gpu_uuid"), Model: text(attrs, "gpu_model"),
+	}
+	id := g.Vendor + "/" + firstOf(g.UUID, g.Index)
+	if g.Vendor != "" && !s.workload && s.gpus[id] != g && len(s.gpus) < maxGPUs {
+		s.gpus[id] = g
+		s.snapshot = nil
+	}
+	return g.Vendor
+}
+
+// placed is a point and its place.
+type placed struct {
+	slot *slot
+	at   pcommon.Timestamp
+	item runs.Item
+}
+
+// forget drops the places of keys if there are too many.
+func (s *Source) forget() {
+	if len(s.slots) > maxSlots {
+		s.close() // or a key could be in it twice
+		clear(s.slots)
+	}
+}
+
+// putAll adds the points of one scrape to the record, all to the same one. It
+// returns how many of them took the place of another one.
+func (s *Source) putAll(part []placed, c *Collector) (duplicates int) {
+	for i := range part {
+		if sl := part[i].slot; sl.number == s.number && sl.time != part[i].at {
+			s.close()
+			break
+		}
+	}
+	for i := range part {
+		if !s.put(&part[i], c) {
+			duplicates++
+		}
+	}
+	return duplicates
+}
+
+// put adds a point to the record. What cannot be in the same one closes it first:
+// another point of the key, or one from another interval. It returns false if the
+// point takes the place of one with the same time.
+func (s *Source) put(p *placed, c *Collector) bool {
+	sl, at, it := p.slot, p.at, p.item
+	if len(s.items) > 0 && (apart(at, s.first) >= c.Interval || len(s.items) >= maxItems) {
+		s.close()
+	}
+	it.Key = sl.key
+	if sl.number == s.number {
+		if sl.time == at {
+			s.items[sl.index] = it
+			return false
+		}
+		s.close()
+	}
+	if len(s.items) == 0 {
+		s.first, s.last, s.begin, s.opened = at, at, at, c.Now()
+	}
+	s.first, s.last, s.begin = min(s.first, at), max(s.last, at), min(s.begin, at)
+	if it.Kind == runs.Counter && it.Start >= c.began {
+		s.begin = min(s.begin, it.Start)
+	}
+	sl.number, sl.index, sl.time = s.number, len(s.items), at
+	s.items = append(s.items, it)
+	return true
+}
+
+func apart(a, b pcommon.Timestamp) time.Duration {
+	return time.Duration(max(a, b) - min(a, b))
+}
+
+// close puts the record to those that are to be written.
+func (s *Source) close() {
+	s.number++
+	if len(s.items) == 0 {
+		return
+	}
+	s.ready = append(s.ready, &runs.Record{Begin: s.begin.AsTime(), Time: s.last.AsTime(), Items: s.items})
+	s.items = make([]runs.Item, 0, len(s.items))
+}
+
+// Key tells the source apart from others.
+func (s *Source) Key() string { return s.key }

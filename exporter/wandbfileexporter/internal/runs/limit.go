@@ -1,0 +1,199 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile"
+)
+
+const (
+	// lookEvery bounds how often the directory is looked through, but for new runs.
+	lookEvery = time.Minute
+	// lookShare: what has grown by this part of the limit is a reason to look, too.
+	lookShare = 16
+	maxKnown  = 1 << 16
+)
+
+// limit is what is known of the room that our runs take.
+type limit struct {
+	// grown is what was written since the last look.
+	grown  int64
+	looked time.Time
+	look   bool
+	// ours remembers by folder whether the log in it is ours.
+	ours map[string]bool
+}
+
+func newLimit() limit { return limit{ours: map[string]bool{}} }
+
+// finished is a run of ours that nobody writes.
+type finished struct {
+	folder, path string
+	size         int64
+	changed      time.Time
+}
+
+// enforce removes the oldest finished runs while ours take more room than they may.
+// Where there are none, the largest open run is retired: the next record of its
+// subject goes into a new one.
+func (s *Store) enforce() error {
+	if s.MaxTotal <= 0 {
+		return nil
+	}
+	now := s.Now()
+	if !s.limit.look && s.limit.grown < s.MaxTotal/lookShare && now.Sub(s.limit.looked) < lookEvery {
+		return nil
+	}
+	s.limit.look, s.limit.grown, s.limit.looked = false, 0, now
+	done, total, err := s.finished()
+	if err != nil {
+		return fmt.Errorf("looking for finished runs: %w", err)
+	}
+	for _, r := range s.runs {
+		total += r.log.Size()
+	}
+	slices.SortFunc(done, func(a, b finished) int {
+		return cmp.Or(a.changed.Compare(b.changed), strings.Compare(a.folder, b.folder))
+	})
+	for _, f := range done {
+		if total <= s.MaxTotal {
+			return nil
+		}
+		removed, err := s.remove(f)
+		if err != nil {
+			return fmt.Errorf("removing the oldest run: %w", err)
+		}
+		if removed {
+			total -= f.size
+		}
+	}
+	if total > s.MaxTotal {
+		s.retireLargest()
+	}
+	return nil
+}
+
+func (s *Store) retireLargest() {
+	var largest *run
+	for _, r := range s.runs {
+		if largest == nil || r.log.Size() > largest.log.Size() {
+			largest = r
+		}
+	}
+	if largest != nil {
+		largest.retired, s.limit.look = true, true
+	}
+}
+
+// finished lists the runs of ours that are not open here, and the room that they take.
+func (s *Store) finished() (done []finished, total int64, err error) {
+	entries, err := os.ReadDir(s.Directory)
+	if err != nil {
+		return nil, 0, err
+	}
+	open := make(map[string]bool, len(s.runs))
+	for _, r := range s.runs {
+		open[r.path] = true
+	}
+	for _, entry := range entries {
+		path, isRun := s.logOf(entry.Name())
+		if !entry.IsDir() || !isRun || open[path] || !s.isOurs(entry.Name()) {
+			continue
+		}
+		info, err := os.Lstat(path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		total += info.Size()
+		done = append(done, finished{folder: filepath.Dir(path), path: path, size: info.Size(), changed: info.ModTime()})
+	}
+	return done, total, nil
+}
+
+// isOurs tells whether the log in a folder was written by us.
+func (s *Store) isOurs(folder string) bool {
+	path, isRun := s.logOf(folder)
+	if !isRun {
+		return false
+	}
+	ours, known := s.limit.ours[folder]
+	if known {
+		return ours
+	}
+	producer, err := producerOf(path)
+	if err != nil {
+		return false // perhaps it can be told the next time
+	}
+	if len(s.limit.ours) >= maxKnown {
+		clear(s.limit.ours)
+	}
+	ours = s.isProducer(producer)
+	s.limit.ours[folder] = ours
+	return ours
+}
+
+func (s *Store) isProducer(text string) bool { return strings.HasPrefix(text, s.Producer.Name+" ") }
+
+// producerOf reads who began a log; empty for what is no log.
+func producerOf(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait
+		return "", nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	return producerIn(f)
+}
+
+func producerIn(f *os.File) (string, error) {
+	head := make([]byte, wandbfile.HeaderSize)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	producer, _ := wandbfile.Producer(head[:n])
+	return producer, nil
+}
+
+// remove removes a run of ours, unless another collector writes it. Of its folder
+// only what we wrote goes; what others have put there stays, and the folder with it.
+func (s *Store) remove(f finished) (removed bool, err error) {
+	log, err := os.OpenFile(f.path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	producer, err := producerIn(log) // what was remembered may be of another file
+	free := unused(log, s.Now().Sub(f.changed))
+	if err := errors.Join(err, log.Close()); err != nil || !free || !s.isProducer(producer) {
+		return false, err
+	}
+	if err := os.Remove(f.path); err != nil {
+		return false, err
+	}
+	_ = os.Remove(f.folder) // fails if it is not empty
+	s.Logger.Info("Removed the oldest W&B run, to stay below max_disk_megabytes", zap.String("path", f.path), zap.Int64("bytes", f.size))
+	s.Did(Work{Removed: 1})
+	return true, nil
+}

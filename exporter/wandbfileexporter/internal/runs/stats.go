@@ -1,0 +1,89 @@
+// Copyright The wandbsys Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runs
+
+import (
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbpb"
+)
+
+const (
+	// maxLine is a safe distance below the megabyte beyond which W&B drops the line
+	// that a record becomes when it is uploaded.
+	maxLine = 900_000
+	// itemCost is what a value takes in such a line besides key and number: `"system.": ,`.
+	itemCost = 12
+)
+
+// scratch is memory for records, used again and again.
+type scratch struct {
+	record wandbpb.Record
+	stats  wandbpb.StatsRecord
+	items  []*wandbpb.Item
+	values []byte
+	ends   []int
+}
+
+// append puts a record into the log, in as many parts as its size asks for. It
+// returns their number.
+func (r *run) append(record *Record, s *scratch) (parts int64) {
+	s.prepare(r, record)
+	s.stats.Timestamp = timestamppb.New(record.Time)
+	s.record.RecordType = &wandbpb.Record_Stats{Stats: &s.stats}
+	before := r.log.Size()
+	for rest := s.items[:len(record.Items)]; len(rest) > 0; parts++ {
+		n := fitting(rest)
+		s.stats.Item = rest[:n]
+		// Keys are valid UTF-8, so that it does not fail.
+		_ = r.log.Append(&s.record)
+		rest = rest[n:]
+	}
+	r.largest = max(r.largest, r.log.Size()-before)
+	r.last = record.Time
+	return parts
+}
+
+// prepare makes the items of a record. All numbers together are one text.
+func (s *scratch) prepare(r *run, record *Record) {
+	s.values, s.ends = s.values[:0], s.ends[:0]
+	for i := range record.Items {
+		s.values = r.count(&record.Items[i]).appendJSON(s.values)
+		s.ends = append(s.ends, len(s.values))
+	}
+	text, from := string(s.values), 0
+	for i := range record.Items {
+		if i == len(s.items) {
+			s.items = append(s.items, &wandbpb.Item{})
+		}
+		s.items[i].Key, s.items[i].ValueJson = record.Items[i].Key, text[from:s.ends[i]]
+		from = s.ends[i]
+	}
+}
+
+// fitting returns how many of the items fit into one record, at least one.
+func fitting(items []*wandbpb.Item) int {
+	size := 0
+	for i, it := range items {
+		size += itemCost + jsonLen(it.Key) + len(it.ValueJson)
+		if size > maxLine && i > 0 {
+			return i
+		}
+	}
+	return len(items)
+}
+
+// jsonLen returns at least the length of a text in JSON.
+func jsonLen(text string) int {
+	n := len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ', c == '"', c == '\\', c == '<', c == '>', c == '&', c >= utf8.RuneSelf:
+			n += 5 // \u00XX
+		}
+	}
+	return n
+}
