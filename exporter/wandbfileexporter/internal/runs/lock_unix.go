@@ -13,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// abandoned is how long nobody leaves a log that he writes.
-const abandoned = 24 * time.Hour
-
 // lock marks a log as being written, for other collectors that write into the
 // same directory. Where the file system knows no locks there is no mark.
 func lock(f *os.File) {
@@ -26,8 +23,13 @@ func lock(f *os.File) {
 // has not been changed, which must do where there are no marks.
 func unused(f *os.File, quiet time.Duration) bool {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	noLocks := errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOLCK)
-	return err == nil || (noLocks && quiet > abandoned)
+	return err == nil || (noLocks(err) && quiet > abandoned)
+}
+
+// noLocks tells whether a file system knows no locks. Lustre says ENOSYS, unless it is
+// mounted with them.
+func noLocks(err error) bool {
+	return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOLCK)
 }
 
 // syncFolder makes the names in a folder survive a crash of the machine.
