@@ -86,7 +86,8 @@ func (s *Store) runRecord(subject *Subject, id string, start time.Time) *wandbpb
 			r.Config.Update = append(r.Config.Update, item)
 		}
 	}
-	slices.SortFunc(r.Config.Update, func(a, b *wandbpb.Item) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(r.Config.Update, func(a, b *wandbpb.Item) int { return strings.Compare(a.Key, b.Key) })
+	r.Config.Update = slices.CompactFunc(r.Config.Update, func(a, b *wandbpb.Item) bool { return a.Key == b.Key })
 	return r
 }
 

@@ -151,7 +151,7 @@ func TestTwoStoresDoNotDisturbEachOther(t *testing.T) {
 			assert.Equal(t, fmt.Sprint(i), text)
 		}
 	}
-	assert.Len(t, p.read(), 6)
+	assert.Len(t, p.read(), 8)
 }
 
 func TestALogThatWasNotEndedStaysAsItIs(t *testing.T) {
