@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func benchMetrics(r *Record) pmetric.Metrics {
 		} else {
 			p = gauge.DataPoints().AppendEmpty()
 			p.SetDoubleValue(it.Value.f)
-			p.Attributes().PutStr("gpu_index", fmt.Sprint(i))
+			p.Attributes().PutStr("gpu_index", strconv.Itoa(i))
 		}
 		p.SetTimestamp(pcommon.NewTimestampFromTime(r.Time))
 	}

@@ -179,7 +179,7 @@ func FuzzDescribe(f *testing.F) {
 	f.Add("host.name", "node-1", "{host.name}", "nvidia", "wandbsys")
 	f.Add("../../etc", "../../../passwd", "{../../etc}/{host.name}", "amd", "../..")
 	f.Add("\xff\x00", "\xed\xa0\x80\n", "{{\xff}}{'\x00'|\xff}", "apple", "\u2028\u202e")
-	f.Add("slurm.job.id", strings.Repeat("ä", 5000), strings.Repeat("{slurm.job.id}", 9), "", " ")
+	f.Add("slurm.job.id", strings.Repeat("ä", 70), strings.Repeat("{slurm.job.id}", 2), "", " ")
 	f.Fuzz(func(t *testing.T, key, text, tmpl, vendor, name string) {
 		filled, err := template.Parse(tmpl)
 		if err != nil {
@@ -206,7 +206,7 @@ func FuzzDescribe(f *testing.F) {
 			assert.False(t, strings.ContainsFunc(s, unicode.IsControl), "%q", s)
 		}
 		assert.False(t, strings.ContainsAny(run.Entity+run.Project, notInNames))
-		assert.Equal(t, len(run.Tags), len(slices.Compact(slices.Sorted(slices.Values(run.Tags)))))
+		assert.Len(t, slices.Compact(slices.Sorted(slices.Values(run.Tags))), len(run.Tags))
 
 		outside, err := os.ReadDir(parent)
 		require.NoError(t, err)

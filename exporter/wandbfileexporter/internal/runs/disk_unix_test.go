@@ -1,7 +1,7 @@
 // Copyright The wandbsys Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build unix
+//go:build linux || darwin
 
 package runs
 
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,7 +70,7 @@ func exhausted(t *testing.T, p *place, full, free func()) {
 				assert.True(t, errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EFBIG), "%v", err)
 				break
 			}
-			want = append(want, fmt.Sprint(second))
+			want = append(want, strconv.Itoa(second))
 		}
 		log := p.runs["host a"].path
 		cut, err := os.ReadFile(log)
@@ -85,7 +86,7 @@ func exhausted(t *testing.T, p *place, full, free func()) {
 
 		free()
 		p.write(host("a"), r)
-		want = append(want, fmt.Sprint(second))
+		want = append(want, strconv.Itoa(second))
 		whole, err := os.ReadFile(log)
 		require.NoError(t, err)
 		assert.Equal(t, cut, whole[:len(cut)])

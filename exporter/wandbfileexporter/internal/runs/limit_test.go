@@ -4,10 +4,10 @@
 package runs
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +90,7 @@ func TestWhatIsNotOursIsNeitherCountedNorRemoved(t *testing.T) {
 	assertMissing(t, ours)
 	for name, path := range kept {
 		_, err := os.Lstat(path)
-		assert.NoError(t, err, name)
+		require.NoError(t, err, name)
 	}
 	assert.Equal(t, int64(1), p.work.Removed)
 }
@@ -154,7 +154,7 @@ func TestOnlyTheLargestOpenRunsAreRetired(t *testing.T) {
 func TestQuietRunsAreRetiredOneAfterTheOther(t *testing.T) {
 	p := newPlace(t, limited(50_000))
 	for i := range 10 {
-		p.write(host(fmt.Sprint(i)), padded(0, 10_000+i))
+		p.write(host(strconv.Itoa(i)), padded(0, 10_000+i))
 	}
 	p.tend()
 	assert.Len(t, p.runs, 4)
@@ -244,10 +244,10 @@ func TestTheLimitHolds(t *testing.T) {
 			p.now = p.now.Add(time.Duration(random.IntN(90)) * time.Second)
 			seconds := p.now.Sub(noon).Seconds()
 			for range random.IntN(3) {
-				p.write(host(fmt.Sprint(random.IntN(6))), padded(seconds, random.IntN(1<<random.IntN(15))))
+				p.write(host(strconv.Itoa(random.IntN(6))), padded(seconds, random.IntN(1<<random.IntN(15))))
 			}
 			if random.IntN(10) == 0 {
-				require.NoError(t, p.Finish("host "+fmt.Sprint(random.IntN(6))))
+				require.NoError(t, p.Finish("host "+strconv.Itoa(random.IntN(6))))
 			}
 			if random.IntN(50) == 0 { // begins anew, with what is there
 				require.NoError(t, p.Close())

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -46,7 +47,7 @@ func TestLargeRecordsAreSplit(t *testing.T) {
 				it := value(fmt.Sprintf(key, i), int64(i))
 				size += jsonLen(it.Key) + itemCost
 				r.Items = append(r.Items, it)
-				want[it.Key] = fmt.Sprint(i)
+				want[it.Key] = strconv.Itoa(i)
 			}
 			p.write(host("a"), r)
 			f := p.read()[0]
@@ -77,7 +78,7 @@ func TestNoLineIsTooLong(t *testing.T) {
 			for i := range key {
 				key[i] = byte(random.UintN(1 << random.UintN(9)))
 			}
-			it := value(strings.ToValidUTF8(string(key), "é")+fmt.Sprint(len(r.Items)), math.MinInt64)
+			it := value(strings.ToValidUTF8(string(key), "é")+strconv.Itoa(len(r.Items)), math.MinInt64)
 			require.True(t, utf8.ValidString(it.Key))
 			size += len(it.Key)
 			r.Items = append(r.Items, it)
@@ -96,7 +97,7 @@ func TestMostBytesIsAtLeastWhatIsWritten(t *testing.T) {
 		r := at(float64(second) + 0.123456789)
 		for i := range random.IntN(1 << random.IntN(12)) {
 			r.Items = append(r.Items, decimal(-0.0000012345678901234567, Value))
-			r.Items[i].Key = strings.Repeat("k", random.IntN(1<<random.IntN(14))) + fmt.Sprint(i)
+			r.Items[i].Key = strings.Repeat("k", random.IntN(1<<random.IntN(14))) + strconv.Itoa(i)
 		}
 		most := mostBytes(r)
 		before := p.work.Bytes

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func TestNoLogIsLargerThanTheLimit(t *testing.T) {
 	for _, f := range files {
 		assert.LessOrEqual(t, f.Good, int64(limit))
 		for _, text := range texts("n", f) {
-			assert.Equal(t, fmt.Sprint(next), text)
+			assert.Equal(t, strconv.Itoa(next), text)
 			next++
 		}
 	}
@@ -106,7 +107,7 @@ func TestAnOldRunEnds(t *testing.T) {
 		values = append(values, texts("n", f))
 	}
 	assert.Equal(t, [][]string{{"0", "1800", "3599"}, {"3600", "7199"}, {"7200"}}, values)
-	assert.NotEqual(t, p.histories["host a"].id, p.histories["host b"].id)
+	assert.Len(t, p.chain("host b"), 3)
 	assert.Len(t, p.read(), 6)
 }
 
@@ -148,7 +149,7 @@ func TestTwoStoresDoNotDisturbEachOther(t *testing.T) {
 	require.NoError(t, q.Close())
 	for i, s := range []*place{p, q} {
 		for _, text := range texts("n", s.chain("host a")...) {
-			assert.Equal(t, fmt.Sprint(i), text)
+			assert.Equal(t, strconv.Itoa(i), text)
 		}
 	}
 	assert.Len(t, p.read(), 8)
@@ -180,7 +181,7 @@ func TestHistoriesAreBounded(t *testing.T) {
 	p := newPlace(t)
 	p.write(host("open"), at(0, value("n", 1)))
 	for i := range maxHistories {
-		p.histories[fmt.Sprint(i)] = &history{}
+		p.histories[strconv.Itoa(i)] = &history{}
 	}
 	p.write(host("a"), at(0, value("n", 1)))
 	assert.Len(t, p.histories, 2, "those of open runs are kept")
