@@ -119,3 +119,30 @@ func TestAReadOnlyDisk(t *testing.T) {
 	assertMissing(t, finished)
 	require.NoError(t, p.Close())
 }
+
+func TestARunThatCannotBeRemovedDoesNotKeepTheOthers(t *testing.T) {
+	directory := inMount(t, "size=1m")
+	if directory == "" {
+		return
+	}
+	p := newPlace(t, in(filepath.Join(directory, "wandb")), limited(30_000))
+	oldest := p.finishedRun("a", 0, 20_000)
+	next := p.finishedRun("b", 1, 20_000)
+	require.NoError(t, unix.Mount(oldest, oldest, "", unix.MS_BIND, ""), "what is mounted on cannot be removed")
+	p.tend()
+	assertExists(t, oldest)
+	assertMissing(t, next)
+	assert.Zero(t, p.logged("Cannot keep"), "the limit is kept")
+
+	last := p.finishedRun("c", 2, 5_000)
+	p.write(host("d"), padded(3, 20_000))
+	p.tend()
+	p.tend()
+	assertMissing(t, last)
+	assert.Equal(t, 1, p.logged("Cannot keep"))
+	require.NoError(t, unix.Unmount(oldest, unix.MNT_DETACH))
+	p.tend()
+	assertMissing(t, oldest)
+	assertExists(t, p.runs["host d"].path)
+	require.NoError(t, p.Close())
+}

@@ -71,7 +71,7 @@ func TestLargeRecordsAreSplit(t *testing.T) {
 func TestNoLineIsTooLong(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	p := newPlace(t)
-	for second := range 12 {
+	for second := range 4 {
 		r := at(float64(second))
 		for size := 0; size < 1_500_000; {
 			key := make([]byte, random.IntN(8<<10))
