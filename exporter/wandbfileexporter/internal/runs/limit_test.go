@@ -118,6 +118,18 @@ func TestAFileThatTookThePlaceOfOursIsNotRemoved(t *testing.T) {
 	assertExists(t, log)
 }
 
+func TestALinkThatTookThePlaceOfOursIsNotRemoved(t *testing.T) {
+	p := newPlace(t, limited(30_000))
+	elsewhere := newPlace(t).finishedRun("a", 0, 40_000)
+	log := p.finishedRun("a", 0, 20_000)
+	p.tend()
+	require.NoError(t, os.Remove(log))
+	require.NoError(t, os.Symlink(elsewhere, log))
+	p.tend()
+	assertExists(t, log)
+	assertExists(t, elsewhere)
+}
+
 func TestALogThatIsJustBegunIsLookedAtAgain(t *testing.T) {
 	p := newPlace(t, limited(10_000))
 	log := p.finishedRun("a", 0, 20_000)
@@ -167,6 +179,7 @@ func TestARecordThatIsBeingWrittenKeepsItsRun(t *testing.T) {
 	p.write(host("a"), r)
 	p.runs["host a"].appended = r // as after an error
 	p.tend()
+	assert.Len(t, p.runs, 1)
 	p.write(host("a"), r)
 	assert.Len(t, p.read()[0].Records, 4)
 	p.tend()
