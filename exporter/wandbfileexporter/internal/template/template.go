@@ -13,7 +13,7 @@ import (
 
 // Template is text with places for attributes. Between braces stand the names of
 // attributes, with | between them: the first that is there and not empty is taken.
-// A name in single quotes stands for itself. {{ and }} are braces.
+// A name in single quotes stands for itself; it has no | and no }. {{ and }} are braces.
 type Template struct {
 	parts []part
 }
@@ -26,25 +26,6 @@ type part struct {
 
 type choice struct {
 	attribute, literal string
-}
-
-// UnmarshalText reads a template, as confmap does for texts.
-func (t *Template) UnmarshalText(text []byte) error {
-	parsed, err := Parse(string(text))
-	if err != nil {
-		return err
-	}
-	*t = parsed
-	return nil
-}
-
-// MustParse is Parse for templates that stand in the code.
-func MustParse(text string) Template {
-	t, err := Parse(text)
-	if err != nil {
-		panic(err)
-	}
-	return t
 }
 
 // Parse reads a template. The error says what is wrong in which text.
