@@ -33,15 +33,15 @@ func described(t *testing.T, subject *Subject, change func(*Options)) (*wandbfil
 
 func TestARunIsDescribedByItsAttributes(t *testing.T) {
 	run, _ := described(t, host("node-1", "team", "vision", "slurm.job.id", 77, "wandb.label", "x"), func(o *Options) {
-		o.Entity = template.MustParse("{team}")
-		o.Project = template.MustParse("{team}/{host.name}")
-		o.Group = template.MustParse("{slurm.job.id|host.name}")
-		o.JobType = template.MustParse("{wandbsys.workload.kind|'host'}")
-		o.DisplayName = template.MustParse("{service.instance.id|host.name}")
-		o.Notes = template.MustParse("of {host.name}: {{}}")
-		o.Tags = []template.Template{
-			template.MustParse("wandbsys"), template.MustParse("{team}"), template.MustParse("{missing}"),
-			template.MustParse("{'vision'}"), template.MustParse(" {team} "),
+		o.Names.Entity = tmpl("{team}")
+		o.Names.Project = tmpl("{team}/{host.name}")
+		o.Names.Group = tmpl("{slurm.job.id|host.name}")
+		o.Names.JobType = tmpl("{wandbsys.workload.kind|'host'}")
+		o.Names.DisplayName = tmpl("{service.instance.id|host.name}")
+		o.Names.Notes = tmpl("of {host.name}: {{}}")
+		o.Names.Tags = []template.Template{
+			tmpl("wandbsys"), tmpl("{team}"), tmpl("{missing}"),
+			tmpl("{'vision'}"), tmpl(" {team} "),
 		}
 	})
 	assert.Regexp(t, `^[a-z0-9]{12}$`, run.ID)
@@ -112,10 +112,10 @@ func TestTextsAreCleaned(t *testing.T) {
 func TestLongTextsAreCut(t *testing.T) {
 	long := strings.Repeat("ä", 10_000)
 	run, e := described(t, host("a", "long", long, "host.name", long, "os.type", long), func(o *Options) {
-		whole := template.MustParse("{long}")
-		o.Entity, o.Project, o.Group, o.JobType, o.DisplayName, o.Notes = whole, whole, whole, whole, whole, whole
+		whole := tmpl("{long}")
+		o.Names.Entity, o.Names.Project, o.Names.Group, o.Names.JobType, o.Names.DisplayName, o.Names.Notes = whole, whole, whole, whole, whole, whole
 		for i := range 100 {
-			o.Tags = append(o.Tags, template.MustParse(fmt.Sprint(i, "{long}")))
+			o.Names.Tags = append(o.Names.Tags, tmpl(fmt.Sprint(i, "{long}")))
 		}
 	})
 	for text, limit := range map[*string]int{
@@ -131,8 +131,8 @@ func TestLongTextsAreCut(t *testing.T) {
 
 func TestNamesOfProjectsHaveNoMarks(t *testing.T) {
 	run, _ := described(t, host("a", "x", `a/b\c#d?e%f:g`), func(o *Options) {
-		o.Entity, o.Project = template.MustParse("{x}"), template.MustParse("{x}{x}")
-		o.DisplayName = template.MustParse("{x}")
+		o.Names.Entity, o.Names.Project = tmpl("{x}"), tmpl("{x}{x}")
+		o.Names.DisplayName = tmpl("{x}")
 	})
 	assert.Equal(t, "a-b-c-d-e-f-g", run.Entity)
 	assert.Equal(t, "a-b-c-d-e-f-ga-b-c-d-e-f-g", run.Project)
@@ -180,15 +180,15 @@ func FuzzDescribe(f *testing.F) {
 	f.Add("../../etc", "../../../passwd", "{../../etc}/{host.name}", "amd", "../..")
 	f.Add("\xff\x00", "\xed\xa0\x80\n", "{{\xff}}{'\x00'|\xff}", "apple", "\u2028\u202e")
 	f.Add("slurm.job.id", strings.Repeat("ä", 70), strings.Repeat("{slurm.job.id}", 2), "", " ")
-	f.Fuzz(func(t *testing.T, key, text, tmpl, vendor, name string) {
-		filled, err := template.Parse(tmpl)
+	f.Fuzz(func(t *testing.T, key, text, pattern, vendor, name string) {
+		filled, err := template.Parse(pattern)
 		if err != nil {
 			t.Skip("no template")
 		}
 		parent := t.TempDir()
 		p := newPlace(t, in(filepath.Join(parent, "wandb")), func(o *Options) {
-			o.Entity, o.Project, o.Group, o.JobType, o.DisplayName, o.Notes = filled, filled, filled, filled, filled, filled
-			o.Tags = []template.Template{filled, template.MustParse("{host.name}"), filled}
+			o.Names.Entity, o.Names.Project, o.Names.Group, o.Names.JobType, o.Names.DisplayName, o.Names.Notes = filled, filled, filled, filled, filled, filled
+			o.Names.Tags = []template.Template{filled, tmpl("{host.name}"), filled}
 		})
 		subject := host(name, key, text)
 		for _, a := range []string{"os.type", "wandb.gpu_type", "wandb.cpu_count", "wandb.memory_total", "slurm.job.id", "slurm.job.name"} {

@@ -217,6 +217,18 @@ func TestARunThatAnotherProcessWritesIsNotRemoved(t *testing.T) {
 	assertMissing(t, path)
 }
 
+func TestALogThatWasEndedHereNeedsNoLock(t *testing.T) {
+	p := newPlace(t, limited(1000))
+	path := p.finishedRun("a", 0, 10_000)
+	locked, err := os.Open(path) // as if locks told nothing
+	require.NoError(t, err)
+	defer func() { _ = locked.Close() }()
+	require.NoError(t, unix.Flock(int(locked.Fd()), unix.LOCK_EX))
+	p.tend()
+	assertMissing(t, path)
+	assert.Empty(t, p.limit.ended)
+}
+
 func TestWhereThereAreNoLocks(t *testing.T) {
 	for _, err := range []error{unix.ENOSYS, unix.ENOLCK, unix.ENOTSUP, unix.EOPNOTSUPP} {
 		assert.True(t, noLocks(err), "%v", err)

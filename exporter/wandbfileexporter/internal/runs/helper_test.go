@@ -43,8 +43,7 @@ func newPlace(t testing.TB, change ...func(*Options)) *place {
 	p.logs = logs
 	o := Options{
 		Directory: filepath.Join(t.TempDir(), "wandb"),
-		Project:   template.MustParse("wandbsys"),
-		Group:     template.MustParse("{host.name}"),
+		Names:     Names{Project: tmpl("wandbsys"), Group: tmpl("{host.name}")},
 		Sync:      SyncNever, Interval: 15 * time.Second,
 		Producer: Producer{Name: "ours", Version: "1.2.3"},
 		Logger:   zap.New(core), Now: func() time.Time { return p.now },
@@ -61,6 +60,15 @@ func newPlace(t testing.TB, change ...func(*Options)) *place {
 	p.Store = New(o)
 	t.Cleanup(func() { _ = p.Close() })
 	return p
+}
+
+// tmpl is a template that is known to be one.
+func tmpl(text string) template.Template {
+	parsed, err := template.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return parsed
 }
 
 // in makes Options of a place for a directory.

@@ -39,9 +39,20 @@ type limit struct {
 	failing bool
 	// ours remembers by folder whether the log in it is ours.
 	ours map[string]bool
+	// ended has the logs that this Store has ended: nobody writes them any more, which
+	// no lock need tell.
+	ended map[string]bool
 }
 
-func newLimit() limit { return limit{ours: map[string]bool{}} }
+func newLimit() limit { return limit{ours: map[string]bool{}, ended: map[string]bool{}} }
+
+// end remembers a log that was ended.
+func (l *limit) end(path string) {
+	if len(l.ended) >= maxKnown {
+		clear(l.ended)
+	}
+	l.ended[path] = true
+}
 
 // finished is a run of ours that nobody writes.
 type finished struct {
@@ -109,7 +120,7 @@ func (s *Store) retireLargest() error {
 		if err := s.finish(key); err != nil {
 			return err
 		}
-		f := finished{folder: filepath.Dir(r.path), path: r.path, size: r.log.Size(), changed: s.Now().Add(-2 * abandoned)}
+		f := finished{folder: filepath.Dir(r.path), path: r.path, size: r.log.Size()}
 		if _, err := s.remove(f); err != nil {
 			return fmt.Errorf("removing the largest run: %w", err)
 		}
@@ -225,13 +236,14 @@ func (s *Store) remove(f finished) (removed bool, err error) {
 		return false, err
 	}
 	producer, err := producerIn(log) // what was remembered may be of another file
-	free := unused(log, s.Now().Sub(f.changed))
+	free := s.limit.ended[f.path] || unused(log, s.Now().Sub(f.changed))
 	if err := errors.Join(err, log.Close()); err != nil || !free || !s.isProducer(producer) {
 		return false, err
 	}
 	if err := os.Remove(f.path); err != nil {
 		return false, err
 	}
+	delete(s.limit.ended, f.path)
 	_ = os.Remove(f.folder) // fails if it is not empty
 	s.Logger.Info("Removed the oldest W&B run, to stay below max_disk_megabytes", zap.String("path", f.path), zap.Int64("bytes", f.size))
 	s.Did(Work{Removed: 1})

@@ -247,6 +247,7 @@ func (s *Store) leave(key string) {
 	if h := s.histories[key]; h != nil {
 		h.until, h.counters = r.last, rebased(r.counters)
 	}
+	s.limit.end(r.path)
 	_ = r.file.Close() // all that matters was written
 	s.Did(Work{Opened: -1})
 }
