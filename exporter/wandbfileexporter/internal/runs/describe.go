@@ -27,7 +27,7 @@ const (
 	maxTags  = 64
 	// maxConfig bounds the attributes that become the run's configuration.
 	maxConfig      = 256
-	maxConfigValue = 4096
+	maxConfigValue = 1024
 )
 
 // notInNames are characters that W&B has no use for in the names of projects and entities.

@@ -32,11 +32,16 @@ func noLocks(err error) bool {
 	return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOLCK)
 }
 
-// syncFolder makes the names in a folder survive a crash of the machine.
+// syncFolder makes the names in a folder survive a crash of the machine, where the
+// file system can do it.
 func syncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	err = f.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }

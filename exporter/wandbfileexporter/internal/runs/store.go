@@ -248,7 +248,9 @@ func (s *Store) leave(key string) {
 		h.until, h.counters = r.last, rebased(r.counters)
 	}
 	s.limit.end(r.path)
-	_ = r.file.Close() // all that matters was written
+	if err := r.file.Close(); err != nil { // NFS says only now that the server's disk is full
+		s.Logger.Error("The end of a W&B run may be missing", zap.String("path", r.path), zap.Error(err))
+	}
 	s.Did(Work{Opened: -1})
 }
 
