@@ -116,8 +116,9 @@ type counter struct {
 	start         pcommon.Timestamp
 }
 
-// count returns what the item counted since the run began.
-func (r *run) count(it *Item) Number {
+// count returns what the item counted since the run began. A late item is one that
+// others have overtaken on their way: that it is lower than they were is no reset.
+func (r *run) count(it *Item, late bool) Number {
 	if it.Kind == Value {
 		return it.Value
 	}
@@ -133,6 +134,12 @@ func (r *run) count(it *Item) Number {
 	if it.Kind == Delta {
 		c.last = c.last.plus(it.Value)
 		return c.last.minus(c.base)
+	}
+	if late && it.Start <= c.start {
+		if it.Start < c.start || it.Value.less(c.base) {
+			return c.carried // from before the last reset, or before the run
+		}
+		return c.carried.plus(it.Value.minus(c.base))
 	}
 	restarted := c.start != 0 && it.Start > c.start // not where it says its start for the first time
 	if restarted || it.Value.less(c.last) {

@@ -72,6 +72,35 @@ func TestWhatCounts(t *testing.T) {
 	}
 }
 
+// A sender with several connections, after an outage: records overtake each other.
+func TestALateRecordIsNoReset(t *testing.T) {
+	type late struct {
+		second float64
+		item   Item
+	}
+	for name, test := range map[string]struct {
+		records []late
+		want    []string
+	}{
+		"one":               {[]late{{0, counted(5, 0)}, {2, counted(9, 0)}, {1, counted(7, 0)}, {3, counted(11, 0)}}, []string{"5", "9", "7", "11"}},
+		"no start":          {[]late{{0, silent(5)}, {2, silent(9)}, {1, silent(7)}, {3, silent(11)}}, []string{"0", "4", "2", "6"}},
+		"before a reset":    {[]late{{0, counted(5, 0)}, {2, counted(1, 2)}, {1, counted(6, 0)}, {3, counted(3, 2)}}, []string{"5", "6", "5", "8"}},
+		"before the run":    {[]late{{1, counted(5, -9)}, {0, counted(4, -9)}, {2, counted(7, -9)}}, []string{"0", "0", "2"}},
+		"a reset after one": {[]late{{0, counted(5, 0)}, {2, counted(9, 0)}, {1, counted(7, 0)}, {3, counted(1, 0)}}, []string{"5", "9", "7", "10"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			for _, r := range test.records {
+				p.write(host("a"), at(r.second, r.item))
+			}
+			require.NoError(t, p.Close())
+			files := p.read()
+			assert.Equal(t, test.want, texts("network.sent", files...))
+			assert.Equal(t, int32(test.records[len(test.records)-1].second-test.records[0].second), exitOf(files[0]).Runtime)
+		})
+	}
+}
+
 func TestCountersGoOnInTheNextRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []Item

@@ -58,15 +58,19 @@ func (r *run) append(record *Record, s *scratch) (parts int64) {
 		_ = r.log.Append(&s.record)
 		rest = rest[n:]
 	}
-	r.filled, r.last = true, record.Time
+	r.filled = true
+	if record.Time.After(r.last) {
+		r.last = record.Time
+	}
 	return parts
 }
 
 // prepare makes the items of a record. All numbers together are one text.
 func (s *scratch) prepare(r *run, record *Record) {
 	s.values, s.ends = s.values[:0], s.ends[:0]
+	late := record.Time.Before(r.last)
 	for i := range record.Items {
-		s.values = r.count(&record.Items[i]).appendJSON(s.values)
+		s.values = r.count(&record.Items[i], late).appendJSON(s.values)
 		s.ends = append(s.ends, len(s.values))
 	}
 	text, from := string(s.values), 0
