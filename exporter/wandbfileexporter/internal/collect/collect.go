@@ -6,6 +6,7 @@
 package collect
 
 import (
+	"bytes"
 	"maps"
 	"math"
 	"slices"
@@ -218,8 +219,7 @@ func number(p pmetric.NumberDataPoint) (runs.Number, bool) {
 // countsFromRun tells whether W&B gives a counter as what it counted since the run
 // began. All others, as ECC errors, are the device's.
 func countsFromRun(tag []byte) bool {
-	s := string(tag)
-	return strings.HasPrefix(s, "disk.") || strings.HasPrefix(s, "network.")
+	return bytes.HasPrefix(tag, []byte("disk.")) || bytes.HasPrefix(tag, []byte("network."))
 }
 
 // appendUnknown makes a key of a metric that W&B has no tag for. Attributes are a
