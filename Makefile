@@ -20,12 +20,13 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: run
-run: build ## build the collector and show this machine's metrics live (PID=n: with that process)
+run: build ## build the collector and show this machine's metrics live (PID=n: with that process; WANDBSYS_WANDB_DIR=d: also as W&B runs)
 	@echo
 	@echo "This machine's metrics follow, every 3 seconds. Prometheus endpoint: http://$${WANDBSYS_PROMETHEUS:-localhost:9464}/metrics"
 	@echo "Stop with Ctrl-C."
 	@echo
-	@WANDBSYS_PID="$${PID:-$(or $(PID),self)}" $(BINARY) --config config/quickstart.yaml
+	@[ -z "$$WANDBSYS_WANDB_DIR" ] || printf 'W&B runs: %s (wandb beta leet shows them)\n\n' "$$WANDBSYS_WANDB_DIR"
+	@WANDBSYS_PID="$${PID:-$(or $(PID),self)}" $(BINARY) --config config/quickstart.yaml $${WANDBSYS_WANDB_DIR:+--config config/quickstart-wandb.yaml}
 
 .PHONY: build
 build: build/main.go ## build bin/otelcol-wandbsys, and bin/libtpu-reader where TPUs are
@@ -54,7 +55,7 @@ fuzz: ## run every fuzz test FUZZTIME (50000x, or a time as 30s)
 
 .PHONY: bench
 bench: ## benchmarks, and the comparison with W&B's way of reading the host
-	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/...
+	go test -run '^$$' -bench . -benchmem ./internal/... ./receiver/... ./exporter/...
 
 .PHONY: bench-host
 bench-host: ## the comparisons alone

@@ -42,13 +42,13 @@ type Config struct {
 	IncludeUnknown bool `mapstructure:"include_unknown"`
 
 	// Templates of what a run is called; see the README.
-	Entity      template.Template   `mapstructure:"entity"`
-	Project     template.Template   `mapstructure:"project"`
-	Group       template.Template   `mapstructure:"group"`
-	JobType     template.Template   `mapstructure:"job_type"`
-	DisplayName template.Template   `mapstructure:"display_name"`
-	Notes       template.Template   `mapstructure:"notes"`
-	Tags        []template.Template `mapstructure:"tags"`
+	Entity      string   `mapstructure:"entity"`
+	Project     string   `mapstructure:"project"`
+	Group       string   `mapstructure:"group"`
+	JobType     string   `mapstructure:"job_type"`
+	DisplayName string   `mapstructure:"display_name"`
+	Notes       string   `mapstructure:"notes"`
+	Tags        []string `mapstructure:"tags"`
 
 	// Rotation says when a run ends and the next one of the same resource begins.
 	Rotation Rotation `mapstructure:"rotation"`
@@ -67,6 +67,29 @@ type Config struct {
 	Queue   configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
 }
 
+// names reads the templates. The error names all keys with one that is wrong.
+func (c *Config) names() (runs.Names, error) {
+	var names runs.Names
+	var errs []error
+	parse := func(key, text string) template.Template {
+		t, err := template.Parse(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+		return t
+	}
+	names.Entity = parse("entity", c.Entity)
+	names.Project = parse("project", c.Project)
+	names.Group = parse("group", c.Group)
+	names.JobType = parse("job_type", c.JobType)
+	names.DisplayName = parse("display_name", c.DisplayName)
+	names.Notes = parse("notes", c.Notes)
+	for i, text := range c.Tags {
+		names.Tags = append(names.Tags, parse(fmt.Sprintf("tags::%d", i), text))
+	}
+	return names, errors.Join(errs...)
+}
+
 // Rotation bounds one run. 0 is no limit.
 type Rotation struct {
 	MaxMegabytes int64         `mapstructure:"max_megabytes"`
@@ -82,11 +105,11 @@ func createDefaultConfig() component.Config {
 	return &Config{
 		Runs:             runsHost,
 		Interval:         15 * time.Second,
-		Project:          template.MustParse("wandbsys"),
-		Group:            template.MustParse("{slurm.job.id|wandb.run_id|host.name}"),
-		JobType:          template.MustParse("{wandbsys.workload.kind|'host'}"),
-		DisplayName:      template.MustParse("{service.instance.id|host.name}"),
-		Tags:             []template.Template{template.MustParse("wandbsys")},
+		Project:          "wandbsys",
+		Group:            "{slurm.job.id|wandb.run_id|host.name}",
+		JobType:          "{wandbsys.workload.kind|'host'}",
+		DisplayName:      "{service.instance.id|host.name}",
+		Tags:             []string{"wandbsys"},
 		Rotation:         Rotation{MaxMegabytes: 100, MaxAge: 24 * time.Hour},
 		MaxDiskMegabytes: 2048,
 		MaxRuns:          512,
@@ -117,6 +140,8 @@ func (c *Config) Validate() error {
 	default:
 		refuse(true, "fsync: unknown value %q; use never, interval or record", c.Fsync)
 	}
+	_, err := c.names()
+	errs = append(errs, err)
 	refuse(c.Interval < minInterval, "interval: must be at least %s, is %s", minInterval, c.Interval)
 	refuse(c.IdleTimeout < 0, "idle_timeout: must not be negative, is %s", c.IdleTimeout)
 	refuse(c.IdleTimeout > 0 && c.IdleTimeout < 2*c.Interval,

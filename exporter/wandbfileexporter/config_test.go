@@ -15,9 +15,10 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+	"go.opentelemetry.io/collector/exporter/exportertest"
 
+	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/runs"
-	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/template"
 )
 
 // load reads a configuration of testdata/config.yaml.
@@ -34,7 +35,6 @@ func load(t *testing.T, name string) (*Config, error) {
 func defaultConfig() *Config { return createDefaultConfig().(*Config) }
 
 func TestConfigIsRead(t *testing.T) {
-	text := template.MustParse
 	queueOf := func(change func(*exporterhelper.QueueBatchConfig)) configoptional.Optional[exporterhelper.QueueBatchConfig] {
 		queue := exporterhelper.NewDefaultQueueConfig()
 		queue.NumConsumers = 1
@@ -45,11 +45,11 @@ func TestConfigIsRead(t *testing.T) {
 		"wandb_file": func(c *Config) {
 			*c = Config{
 				Directory: "/var/lib/wandbsys/wandb", Runs: "host", Interval: 15 * time.Second,
-				Project:     text("wandbsys"),
-				Group:       text("{slurm.job.id|wandb.run_id|host.name}"),
-				JobType:     text("{wandbsys.workload.kind|'host'}"),
-				DisplayName: text("{service.instance.id|host.name}"),
-				Tags:        []template.Template{text("wandbsys")},
+				Project:     "wandbsys",
+				Group:       "{slurm.job.id|wandb.run_id|host.name}",
+				JobType:     "{wandbsys.workload.kind|'host'}",
+				DisplayName: "{service.instance.id|host.name}",
+				Tags:        []string{"wandbsys"},
 				Rotation:    Rotation{MaxMegabytes: 100, MaxAge: 24 * time.Hour}, MaxDiskMegabytes: 2048,
 				MaxRuns: 512, IdleTimeout: 5 * time.Minute, Fsync: runs.SyncNever,
 				Timeout: exporterhelper.TimeoutConfig{Timeout: 5 * time.Second},
@@ -61,9 +61,9 @@ func TestConfigIsRead(t *testing.T) {
 		"wandb_file/all": func(c *Config) {
 			*c = Config{
 				Directory: "data", Runs: "both", Interval: 10 * time.Second, IncludeUnknown: true,
-				Entity: text("team"), Project: text("{service.name|'none'}"), Group: text("{slurm.job.id}"), JobType: text("any"),
-				DisplayName: text("{{{host.name}}}"), Notes: text("on {host.name}"),
-				Tags:     []template.Template{text("a"), text("{os.type}")},
+				Entity: "team", Project: "{service.name|'none'}", Group: "{slurm.job.id}", JobType: "any",
+				DisplayName: "{{{host.name}}}", Notes: "on {host.name}",
+				Tags:     []string{"a", "{os.type}"},
 				Rotation: Rotation{MaxMegabytes: 1, MaxAge: time.Hour}, MaxDiskMegabytes: 10,
 				MaxRuns: 3, IdleTimeout: time.Minute, Fsync: runs.SyncInterval,
 				Timeout: exporterhelper.TimeoutConfig{Timeout: 2 * time.Second},
@@ -73,7 +73,7 @@ func TestConfigIsRead(t *testing.T) {
 			c.Retry.InitialInterval, c.Retry.MaxElapsedTime = time.Second, time.Minute
 		},
 		"wandb_file/off": func(c *Config) {
-			c.Directory, c.Tags = "data", []template.Template{}
+			c.Directory, c.Tags = "data", []string{}
 			c.Rotation, c.MaxDiskMegabytes, c.IdleTimeout = Rotation{}, 0, 0
 			c.Retry.Enabled = false
 			c.Queue = configoptional.None[exporterhelper.QueueBatchConfig]()
@@ -90,17 +90,19 @@ func TestConfigIsRead(t *testing.T) {
 	}
 }
 
-func TestConfigThatCannotBeRead(t *testing.T) {
-	for name, want := range map[string]string{
-		"wandb_file/unknown_key":  "has invalid keys: projet",
-		"wandb_file/bad_template": `"{host.name" has a single { (write {{ for a brace)`,
-		"wandb_file/bad_tag":      `"{}": {}: the name of an attribute is missing`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := load(t, name)
-			assert.ErrorContains(t, err, want)
-		})
-	}
+func TestUnknownKeysAreRefused(t *testing.T) {
+	_, err := load(t, "wandb_file/unknown_key")
+	assert.ErrorContains(t, err, "has invalid keys: projet")
+}
+
+func TestWrongTemplatesAreNamed(t *testing.T) {
+	cfg, err := load(t, "wandb_file/templates")
+	require.NoError(t, err)
+	want := "group: \"{host.name\" has a single { (write {{ for a brace)\n" +
+		"tags::1: \"{}\": {}: the name of an attribute is missing"
+	assert.EqualError(t, cfg.Validate(), want)
+	_, err = NewFactory().CreateMetrics(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
+	assert.EqualError(t, err, want)
 }
 
 func TestConfigThatIsWrong(t *testing.T) {

@@ -72,6 +72,10 @@ type fileExporter struct {
 }
 
 func newExporter(set exporter.Settings, cfg *Config) (*fileExporter, error) {
+	names, err := cfg.names()
+	if err != nil {
+		return nil, err
+	}
 	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("making the exporter's own metrics: %w", err)
@@ -80,9 +84,8 @@ func newExporter(set exporter.Settings, cfg *Config) (*fileExporter, error) {
 	e.run, e.stop = context.WithCancel(context.Background())
 	e.store = runs.New(runs.Options{
 		Directory: cfg.Directory,
-		Entity:    cfg.Entity, Project: cfg.Project, Group: cfg.Group, JobType: cfg.JobType,
-		DisplayName: cfg.DisplayName, Notes: cfg.Notes, Tags: cfg.Tags,
-		MaxSize: cfg.Rotation.MaxMegabytes * megabyte, MaxAge: cfg.Rotation.MaxAge,
+		Names:     names,
+		MaxSize:   cfg.Rotation.MaxMegabytes * megabyte, MaxAge: cfg.Rotation.MaxAge,
 		MaxTotal: cfg.MaxDiskMegabytes * megabyte,
 		Sync:     cfg.Fsync, Interval: cfg.Interval,
 		Producer: runs.Producer{Name: producer, Version: set.BuildInfo.Version},

@@ -76,6 +76,7 @@ func TestWhatCannotBeWrittenIsRefusedAndNotLost(t *testing.T) {
 			require.NoError(t, os.Remove(obstacle))
 			require.NoError(t, send(refused.Data()))
 			require.NoError(t, send(machine(3, 3, "cpu")))
+			require.Eventually(t, func() bool { return seen.FilterMessage(again).Len() > 0 }, patience, time.Millisecond)
 			require.NoError(t, e.Shutdown(t.Context()))
 
 			files := byRun(t, directory)
@@ -137,14 +138,11 @@ func TestOneTaskThatWorksDoesNotHideAnotherThatFails(t *testing.T) {
 	host := newHost()
 	e, err := newExporter(set, directConfig(newDirectory(t)))
 	require.NoError(t, err)
-	require.NoError(t, e.start(t.Context(), host))
+	e.host = host // not started, since its ticks report, too
 	defer func() { require.NoError(t, e.shutdown(context.Background())) }()
-	// The exporter's own ticks are the successes; they do not tend well here.
 	for range 3 {
+		e.report(tending, errors.New("no rights"))
 		e.report(writing, errors.New("no room"))
-		e.reports.Lock()
-		e.failures[tending] = errors.New("no rights")
-		e.reports.Unlock()
 		e.report(writing, nil)
 		e.report(writing, fmt.Errorf("wrapped: %w", context.Canceled))
 	}
@@ -186,6 +184,7 @@ func TestAFileSystemThatAnswersLateLosesNothing(t *testing.T) {
 	lock.Lock()
 	require.NoError(t, within(e, patience, machine(0, 0, "cpu")), "nothing to write yet")
 	require.NoError(t, within(e, 50*time.Millisecond, machine(1, 1, "cpu")), "comes back at its deadline")
+	require.Eventually(t, e.slot.Hung, patience, time.Millisecond)
 	var refused consumererror.Metrics
 	err := within(e, patience, machine(2, 2, "cpu"))
 	require.ErrorAs(t, err, &refused)
@@ -198,6 +197,7 @@ func TestAFileSystemThatAnswersLateLosesNothing(t *testing.T) {
 	lock.Unlock()
 	require.True(t, e.slot.Settle(t.Context()))
 	require.NoError(t, within(e, patience, refused.Data()))
+	require.Eventually(t, func() bool { return seen.FilterMessage(again).Len() > 0 }, patience, time.Millisecond)
 	require.NoError(t, e.shutdown(t.Context()))
 
 	files := byRun(t, directory)
@@ -214,6 +214,7 @@ func TestAFileSystemThatDoesNotAnswerDoesNotHoldTheEnd(t *testing.T) {
 	lock.Lock()
 	require.NoError(t, within(e, patience, machine(0, 0, "cpu")))
 	require.NoError(t, within(e, 50*time.Millisecond, machine(1, 1, "cpu")))
+	require.Eventually(t, e.slot.Hung, patience, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, e.shutdown(ctx), guard.ErrHung)

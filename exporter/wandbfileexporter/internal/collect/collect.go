@@ -67,7 +67,9 @@ type Collector struct {
 	began   pcommon.Timestamp
 	keys    *naming.Keys
 	sources map[string]*Source
-	buf     []byte
+	// buf and part are memory for Add.
+	buf  []byte
+	part []placed
 }
 
 // New returns a Collector without sources.
@@ -83,7 +85,7 @@ func (c *Collector) Add(md pmetric.Metrics, refuse func(*Source) bool) (left []i
 		if (subject.workload && !c.Workloads) || (!subject.workload && !c.Hosts) {
 			continue
 		}
-		a := adder{Collector: c, subject: subject, label: text(rm.Resource().Attributes(), attrLabel)}
+		a := adder{Collector: c, subject: subject, label: text(rm.Resource().Attributes(), attrLabel), part: c.part[:0]}
 		a.source = c.sources[subject.key]
 		if a.source != nil && refuse(a.source) {
 			left = append(left, i)
@@ -95,6 +97,8 @@ func (c *Collector) Add(md pmetric.Metrics, refuse func(*Source) bool) (left []i
 				a.add(sm.Scope(), own, m)
 			}
 		}
+		a.place()
+		c.part = a.part
 	}
 	return left
 }
@@ -106,6 +110,8 @@ type adder struct {
 	label   string
 	source  *Source
 	learned bool
+	// part are points of one time that are not in a record yet.
+	part []placed
 }
 
 func (a *adder) add(scope pcommon.InstrumentationScope, own bool, m pmetric.Metric) {
@@ -183,9 +189,17 @@ func (a *adder) addPoint(m pmetric.Metric, key naming.Key, known, own bool, kind
 	if at == 0 || at > math.MaxInt64 { // none, or none that a clock could have shown
 		at = pcommon.NewTimestampFromTime(a.Now())
 	}
-	sl := a.source.slot(tag, p.Attributes())
-	if !a.source.put(sl, at, runs.Item{Value: value, Kind: kind, Start: p.StartTimestamp()}, a.Collector) {
-		a.drop(Duplicate, 1)
+	if n := len(a.part); n > 0 && a.part[0].at != at {
+		a.place()
+	}
+	a.part = append(a.part, placed{a.source.slot(tag, p.Attributes()), at, runs.Item{Value: value, Kind: kind, Start: p.StartTimestamp()}})
+}
+
+// place puts the points of one time into the source's record.
+func (a *adder) place() {
+	if len(a.part) > 0 {
+		a.drop(Duplicate, a.source.putAll(a.part, a.Collector))
+		a.part = a.part[:0]
 	}
 }
 
@@ -201,6 +215,7 @@ func (a *adder) hasSource() bool {
 	if !a.learned {
 		a.learned = true
 		a.source.seen = a.Now()
+		a.source.forget()
 		a.source.learn(a.subject.attributes)
 		if host := a.subject.host; host != "" && text(a.source.attrs, attrHost) == "" {
 			a.source.attrs.PutStr(attrHost, host)

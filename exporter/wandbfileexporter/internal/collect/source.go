@@ -122,10 +122,6 @@ func (s *Source) slot(key []byte, attrs pcommon.Map) *slot {
 }
 
 func (s *Source) newSlot(key string, attrs pcommon.Map) *slot {
-	if len(s.slots) >= maxSlots {
-		clear(s.slots)
-		s.close() // or a key could be in it twice
-	}
 	sl := &slot{key: key}
 	if strings.HasPrefix(key, gpuPrefix) {
 		sl.vendor = s.describe(attrs)
@@ -157,10 +153,43 @@ func vendorOf(attrs pcommon.Map) string {
 	return strings.ToValidUTF8(vendor, string(utf8.RuneError))
 }
 
+// placed is a point and its place.
+type placed struct {
+	slot *slot
+	at   pcommon.Timestamp
+	item runs.Item
+}
+
+// forget drops the places of keys if there are too many.
+func (s *Source) forget() {
+	if len(s.slots) > maxSlots {
+		s.close() // or a key could be in it twice
+		clear(s.slots)
+	}
+}
+
+// putAll adds the points of one scrape to the record, all to the same one. It
+// returns how many of them took the place of another one.
+func (s *Source) putAll(part []placed, c *Collector) (duplicates int) {
+	for i := range part {
+		if sl := part[i].slot; sl.number == s.number && sl.time != part[i].at {
+			s.close()
+			break
+		}
+	}
+	for i := range part {
+		if !s.put(&part[i], c) {
+			duplicates++
+		}
+	}
+	return duplicates
+}
+
 // put adds a point to the record. What cannot be in the same one closes it first:
 // another point of the key, or one from another interval. It returns false if the
 // point takes the place of one with the same time.
-func (s *Source) put(sl *slot, at pcommon.Timestamp, it runs.Item, c *Collector) bool {
+func (s *Source) put(p *placed, c *Collector) bool {
+	sl, at, it := p.slot, p.at, p.item
 	if len(s.items) > 0 && (span(min(s.first, at), max(s.last, at)) >= c.Interval || len(s.items) >= maxItems) {
 		s.close()
 	}

@@ -65,17 +65,17 @@ func (s *Store) runRecord(subject *Subject, id string, start time.Time) *wandbpb
 	fill := func(t template.Template, limit int) string { return clean(t.Render(attrs), limit) }
 	r := &wandbpb.RunRecord{
 		RunId:       id,
-		Entity:      name(fill(s.Entity, maxName)),
-		Project:     name(fill(s.Project, maxName)),
-		RunGroup:    fill(s.Group, maxName),
-		JobType:     fill(s.JobType, maxName),
-		DisplayName: fill(s.DisplayName, maxName),
-		Notes:       fill(s.Notes, maxNotes),
+		Entity:      name(fill(s.Names.Entity, maxName)),
+		Project:     name(fill(s.Names.Project, maxName)),
+		RunGroup:    fill(s.Names.Group, maxName),
+		JobType:     fill(s.Names.JobType, maxName),
+		DisplayName: fill(s.Names.DisplayName, maxName),
+		Notes:       fill(s.Names.Notes, maxNotes),
 		Host:        clean(attrs["host.name"], maxName),
 		StartTime:   timestamppb.New(start),
 		Config:      &wandbpb.ConfigRecord{},
 	}
-	for _, t := range s.Tags {
+	for _, t := range s.Names.Tags {
 		tag := fill(t, maxTag)
 		if tag != "" && !slices.Contains(r.Tags, tag) && len(r.Tags) < maxTags {
 			r.Tags = append(r.Tags, tag)

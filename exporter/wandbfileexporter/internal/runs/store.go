@@ -34,11 +34,16 @@ const (
 // maxHistories bounds the remembered subjects that have no open run.
 const maxHistories = 1 << 14
 
-// Options say how runs are written.
-type Options struct {
-	Directory                                           string
+// Names are templates of what a run is called, filled with the attributes of its resource.
+type Names struct {
 	Entity, Project, Group, JobType, DisplayName, Notes template.Template
 	Tags                                                []template.Template
+}
+
+// Options say how runs are written.
+type Options struct {
+	Directory string
+	Names     Names
 
 	// MaxSize in bytes and MaxAge end a run and begin the next one of its subject;
 	// 0 is no limit.

@@ -28,25 +28,6 @@ type choice struct {
 	attribute, literal string
 }
 
-// UnmarshalText reads a template, as confmap does for texts.
-func (t *Template) UnmarshalText(text []byte) error {
-	parsed, err := Parse(string(text))
-	if err != nil {
-		return err
-	}
-	*t = parsed
-	return nil
-}
-
-// MustParse is Parse for templates that stand in the code.
-func MustParse(text string) Template {
-	t, err := Parse(text)
-	if err != nil {
-		panic(err)
-	}
-	return t
-}
-
 // Parse reads a template. The error says what is wrong in which text.
 func Parse(text string) (Template, error) {
 	var t Template
