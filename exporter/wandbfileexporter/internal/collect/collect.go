@@ -67,14 +67,15 @@ type Collector struct {
 	began   pcommon.Timestamp
 	keys    *naming.Keys
 	sources map[string]*Source
-	// buf and part are memory for Add.
-	buf  []byte
-	part []placed
+	// buf and part are memory for Add, tally counts what it drops by reason.
+	buf   []byte
+	part  []placed
+	tally map[string]int
 }
 
 // New returns a Collector without sources.
 func New(o Options) *Collector {
-	return &Collector{Options: o, began: pcommon.NewTimestampFromTime(o.Now()), keys: naming.NewKeys(), sources: map[string]*Source{}}
+	return &Collector{Options: o, began: pcommon.NewTimestampFromTime(o.Now()), keys: naming.NewKeys(), sources: map[string]*Source{}, tally: map[string]int{}}
 }
 
 // Add sorts a payload in. The points of resources that refuse says no to are left, and
@@ -100,6 +101,10 @@ func (c *Collector) Add(md pmetric.Metrics, refuse func(*Source) bool) (left []i
 		a.place()
 		c.part = a.part
 	}
+	for reason, points := range c.tally {
+		c.Dropped(reason, points)
+	}
+	clear(c.tally)
 	return left
 }
 
@@ -257,7 +262,7 @@ func (a *adder) reason(own bool, of string) string {
 
 func (a *adder) drop(reason string, n int) {
 	if n > 0 {
-		a.Dropped(reason, n)
+		a.tally[reason] += n
 	}
 }
 
