@@ -100,7 +100,7 @@ func TestWrongTemplatesAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	want := "group: \"{host.name\" has a single { (write {{ for a brace)\n" +
 		"tags::1: \"{}\": {}: the name of an attribute is missing"
-	assert.EqualError(t, cfg.Validate(), want)
+	require.EqualError(t, cfg.Validate(), want)
 	_, err = NewFactory().CreateMetrics(t.Context(), exportertest.NewNopSettings(metadata.Type), cfg)
 	assert.EqualError(t, err, want)
 }
@@ -150,7 +150,7 @@ func TestConfigsOfTheHelperAreValidated(t *testing.T) {
 	cfg := defaultConfig()
 	cfg.Directory = "data"
 	cfg.Queue.Get().QueueSize = -1
-	assert.ErrorContains(t, confmap.Validate(cfg), "sending_queue")
+	require.ErrorContains(t, confmap.Validate(cfg), "sending_queue")
 	cfg = defaultConfig()
 	cfg.Directory = "data"
 	cfg.Retry.InitialInterval = -1

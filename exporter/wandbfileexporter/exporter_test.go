@@ -131,7 +131,7 @@ func TestAllNamingsGiveTheSameFiles(t *testing.T) {
 		write(t, cfg, payloads...)
 		all := logs(t, cfg.Directory)
 		require.Len(t, all, 1)
-		files[style] = comparable(all[0])
+		files[style] = alike(all[0])
 	}
 	want := files[naming.Template]
 	require.Len(t, want.Records, 3+4+1)
@@ -141,8 +141,8 @@ func TestAllNamingsGiveTheSameFiles(t *testing.T) {
 	assert.Equal(t, want, files[naming.SDK])
 }
 
-// comparable leaves out what two runs never share, and the order of items.
-func comparable(f *wandbfiletest.File) *wandbfiletest.File {
+// alike leaves out what two runs never share, and the order of items.
+func alike(f *wandbfiletest.File) *wandbfiletest.File {
 	for i := range f.Records {
 		r := &f.Records[i]
 		r.Offset = 0

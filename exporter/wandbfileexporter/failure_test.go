@@ -34,16 +34,19 @@ const (
 // obstacles make a directory impossible, until the path that they return is removed.
 var obstacles = map[string]func(t *testing.T) (directory, obstacle string){
 	"a file in its place": func(t *testing.T) (string, string) {
+		t.Helper()
 		path := newDirectory(t)
 		require.NoError(t, os.WriteFile(path, []byte("no directory"), 0o600))
 		return path, path
 	},
 	"below a file": func(t *testing.T) (string, string) {
+		t.Helper()
 		path := newDirectory(t)
 		require.NoError(t, os.WriteFile(path, []byte("no directory"), 0o600))
 		return filepath.Join(path, "a", "b"), path
 	},
 	"a link to nowhere": func(t *testing.T) (string, string) {
+		t.Helper()
 		path := newDirectory(t)
 		require.NoError(t, os.Symlink(filepath.Join(path, "loop"), path))
 		return path, path

@@ -133,7 +133,10 @@ func values(key string, files ...*wandbfiletest.File) (texts []string) {
 // last is the record that a file ends with.
 func last(f *wandbfiletest.File) wandbfiletest.Record { return f.Records[len(f.Records)-1] }
 
-func newDirectory(t testing.TB) string { return filepath.Join(t.TempDir(), "wandb") }
+func newDirectory(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "wandb")
+}
 
 // machine is a payload of a machine with one point of each metric.
 func machine(seconds, value int, metrics ...string) pmetric.Metrics {

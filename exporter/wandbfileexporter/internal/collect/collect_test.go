@@ -168,7 +168,7 @@ func TestTimesThatNoClockHasShown(t *testing.T) {
 	t.Run("far apart", func(t *testing.T) {
 		s := of(hostAttrs)
 		for i, ts := range []pcommon.Timestamp{1, math.MaxInt64, 1, at(0)} {
-			setPoint(s.metric(fmt.Sprintf("network.%s", []string{"recv", "sent", "recv", "sent"}[i])).SetEmptyGauge().DataPoints().AppendEmpty(), ts, 1, nil)
+			setPoint(s.metric("network."+[]string{"recv", "sent", "recv", "sent"}[i]).SetEmptyGauge().DataPoints().AppendEmpty(), ts, 1, nil)
 		}
 		records := newRig(t).add(s.md).take()[host]
 		require.Len(t, records, 4)
@@ -224,8 +224,8 @@ func TestSourcesThatMustWaitAreLeft(t *testing.T) {
 	}, r.take())
 }
 
-func gpu(s *scrape, seconds float64, metric string, index int, vendor any) *scrape {
-	return s.gauge(metric, seconds, index, "gpu_index", index, "gpu_vendor", vendor)
+func gpuTemp(s *scrape, seconds float64, index int, vendor any) *scrape {
+	return s.gauge("gpu.temp", seconds, index, "gpu_index", index, "gpu_vendor", vendor)
 }
 
 func TestGPUsOfTwoMakersWithOneNumber(t *testing.T) {
@@ -233,11 +233,11 @@ func TestGPUsOfTwoMakersWithOneNumber(t *testing.T) {
 	for i := range 4 {
 		s, now := of(hostAttrs), float64(i)
 		if i%2 == 0 {
-			gpu(gpu(s, now, "gpu.temp", 0, "nvidia"), now, "gpu.temp", 0, "amd")
+			gpuTemp(gpuTemp(s, now, 0, "nvidia"), now, 0, "amd")
 		} else {
-			gpu(gpu(s, now, "gpu.temp", 0, "amd"), now, "gpu.temp", 0, "nvidia")
+			gpuTemp(gpuTemp(s, now, 0, "amd"), now, 0, "nvidia")
 		}
-		r.add(gpu(s, now, "gpu.temp", 1, "amd").md)
+		r.add(gpuTemp(s, now, 1, "amd").md)
 	}
 	records := r.take()[host]
 	require.Len(t, records, 4)
@@ -263,7 +263,7 @@ func TestMakersInKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			for i := range 2 {
-				r.add(gpu(gpu(of(hostAttrs), float64(i), "gpu.temp", 0, "nvidia"), float64(i), "gpu.temp", 0, c.vendor).md)
+				r.add(gpuTemp(gpuTemp(of(hostAttrs), float64(i), 0, "nvidia"), float64(i), 0, c.vendor).md)
 			}
 			want := record{items: []string{"gpu.0.temp=0"}}
 			if c.want != "" {
@@ -301,7 +301,7 @@ func TestGPUsAreDescribedInTheOrderOfTheirNumbers(t *testing.T) {
 }
 
 func TestAWorkloadHasNoGPUsOfItsOwn(t *testing.T) {
-	r := newRig(t).add(gpu(of(workloadAttrs), 0, "gpu.temp", 0, "nvidia").md)
+	r := newRig(t).add(gpuTemp(of(workloadAttrs), 0, 0, "nvidia").md)
 	assert.Empty(t, r.Sources()[0].Subject().GPUs)
 }
 
@@ -430,7 +430,7 @@ func TestRememberedKeysAreBounded(t *testing.T) {
 func TestDescribedGPUsAreBounded(t *testing.T) {
 	s := of(hostAttrs)
 	for i := range 2 * maxGPUs {
-		gpu(s, 0, "gpu.temp", i, "nvidia")
+		gpuTemp(s, 0, i, "nvidia")
 	}
 	assert.Len(t, newRig(t).add(s.md).Sources()[0].Subject().GPUs, maxGPUs)
 }

@@ -65,6 +65,7 @@ func addFuzzed(m pmetric.Metric, name string, how byte, fill func(pmetric.Number
 }
 
 func checkRecords(t *testing.T, r *rig) {
+	t.Helper()
 	for _, s := range r.Sources() {
 		s.Subject()
 		for ; s.Ready() != nil; s.Written() {

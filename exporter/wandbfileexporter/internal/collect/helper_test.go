@@ -5,6 +5,7 @@ package collect
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,14 +90,11 @@ func looked(r *runs.Record) record {
 	return l
 }
 
-// textOf is the number of an item.
+// textOf is the number of an item, short for those that tests use.
 func textOf(n runs.Number) string {
-	for i := range int64(1000) {
+	for i := range int64(10) {
 		if n == runs.Int(i) {
-			return fmt.Sprint(i)
-		}
-		if f, _ := runs.Float(float64(i) + 0.5); n == f {
-			return fmt.Sprint(float64(i) + 0.5)
+			return strconv.FormatInt(i, 10)
 		}
 	}
 	return fmt.Sprintf("%+v", n)

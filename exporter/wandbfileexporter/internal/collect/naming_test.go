@@ -51,6 +51,7 @@ func TestAllNamingsGiveTheSameRecords(t *testing.T) {
 
 // collected are the records of payloads in a style, their items in the order of the keys.
 func collected(t *testing.T, payloads []pmetric.Metrics, style naming.Style, label string) []record {
+	t.Helper()
 	r := newRig(t)
 	for _, md := range payloads {
 		r.add(payloadtest.As(style, label, md))

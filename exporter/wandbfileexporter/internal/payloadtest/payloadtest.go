@@ -7,6 +7,7 @@ package payloadtest
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ func As(style naming.Style, label string, md pmetric.Metrics) pmetric.Metrics {
 }
 
 func (o *Options) build(vendor metadata.AttributeGpuVendor, gpusOnly bool) pmetric.Metrics {
-	config := metadata.DefaultMetricsBuilderConfig()
+	config := metadata.NewDefaultMetricsBuilderConfig()
 	for metric := range reflect.ValueOf(&config.Metrics).Elem().Fields() {
 		config.Metrics.EnableUnlessSet(metric.Tag.Get("mapstructure"))
 	}
@@ -82,12 +83,13 @@ func (o *Options) record(call reflect.Value, vendor metadata.AttributeGpuVendor)
 			reflect.ValueOf(pcommon.NewTimestampFromTime(o.Now)),
 			number(call.Type().In(1), 1000*i+o.Step),
 		}
-		id := ""
+		var values []any
 		for in := 2; in < call.Type().NumIn() && call.Type().In(in).Kind() != reflect.Slice; in++ {
 			value := attribute(call.Type().In(in), i, vendor)
 			args = append(args, value)
-			id += fmt.Sprint(value) + "\n"
+			values = append(values, value.Interface())
 		}
+		id := fmt.Sprint(values...)
 		if seen[id] {
 			continue
 		}
@@ -101,7 +103,7 @@ func (o *Options) record(call reflect.Value, vendor metadata.AttributeGpuVendor)
 
 func number(kind reflect.Type, value int) reflect.Value {
 	if kind.Kind() == reflect.String { // the builder reads it
-		return reflect.ValueOf(fmt.Sprint(value))
+		return reflect.ValueOf(strconv.Itoa(value))
 	}
 	return reflect.ValueOf(value).Convert(kind)
 }
