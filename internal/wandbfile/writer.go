@@ -95,13 +95,12 @@ func chunkType(first, last bool) byte {
 }
 
 func (w *Writer) chunk(kind byte, payload []byte) {
-	sum := crc32.Update(crc32.ChecksumIEEE([]byte{kind}), crc32.IEEETable, payload)
-	var header [chunkHeader]byte
-	binary.LittleEndian.PutUint32(header[:], sum)
+	header := [chunkHeader]byte{6: kind}
 	binary.LittleEndian.PutUint16(header[4:], uint16(len(payload)))
-	header[6] = kind
 	w.put(header[:]...)
 	w.put(payload...)
+	chunk := w.framed[len(w.framed)-chunkHeader-len(payload):]
+	binary.LittleEndian.PutUint32(chunk, crc32.ChecksumIEEE(chunk[6:]))
 }
 
 func (w *Writer) put(b ...byte) {

@@ -27,7 +27,7 @@ const (
 	maxTags  = 64
 	// maxConfig bounds the attributes that become the run's configuration.
 	maxConfig      = 256
-	maxConfigValue = 4096
+	maxConfigValue = 1024
 )
 
 // notInNames are characters that W&B has no use for in the names of projects and entities.
@@ -86,7 +86,8 @@ func (s *Store) runRecord(subject *Subject, id string, start time.Time) *wandbpb
 			r.Config.Update = append(r.Config.Update, item)
 		}
 	}
-	slices.SortFunc(r.Config.Update, func(a, b *wandbpb.Item) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(r.Config.Update, func(a, b *wandbpb.Item) int { return strings.Compare(a.Key, b.Key) })
+	r.Config.Update = slices.CompactFunc(r.Config.Update, func(a, b *wandbpb.Item) bool { return a.Key == b.Key })
 	return r
 }
 

@@ -25,6 +25,8 @@ const (
 	// lookShare: what has grown by this part of the limit is a reason to look, too.
 	lookShare = 16
 	maxKnown  = 1 << 16
+	// abandoned is how long nobody leaves a log that he writes.
+	abandoned = 24 * time.Hour
 )
 
 // limit is what is known of the room that our runs take.
@@ -33,11 +35,24 @@ type limit struct {
 	grown  int64
 	looked time.Time
 	look   bool
+	// failing: the last look could not keep the limit, which was logged.
+	failing bool
 	// ours remembers by folder whether the log in it is ours.
 	ours map[string]bool
+	// ended has the logs that this Store has ended: nobody writes them any more, which
+	// no lock need tell.
+	ended map[string]bool
 }
 
-func newLimit() limit { return limit{ours: map[string]bool{}} }
+func newLimit() limit { return limit{ours: map[string]bool{}, ended: map[string]bool{}} }
+
+// end remembers a log that was ended.
+func (l *limit) end(path string) {
+	if len(l.ended) >= maxKnown {
+		clear(l.ended)
+	}
+	l.ended[path] = true
+}
 
 // finished is a run of ours that nobody writes.
 type finished struct {
@@ -46,61 +61,97 @@ type finished struct {
 	changed      time.Time
 }
 
-// enforce removes the oldest finished runs while ours take more room than they may.
-// Where there are none, the largest open run is retired: the next record of its
-// subject goes into a new one.
-func (s *Store) enforce() error {
+// enforce looks, if it is time, whether runs of ours take more room than they may.
+func (s *Store) enforce() {
 	if s.MaxTotal <= 0 {
-		return nil
+		return
 	}
 	now := s.Now()
 	if !s.limit.look && s.limit.grown < s.MaxTotal/lookShare && now.Sub(s.limit.looked) < lookEvery {
-		return nil
+		return
 	}
 	s.limit.look, s.limit.grown, s.limit.looked = false, 0, now
+	err := errors.Join(s.removeOldest(), s.retireLargest())
+	if err != nil && !s.limit.failing {
+		s.Logger.Warn("Cannot keep W&B runs below max_disk_megabytes", zap.String("directory", s.Directory), zap.Error(err))
+	}
+	s.limit.failing = err != nil
+}
+
+// removeOldest removes the oldest finished runs while all together take more room
+// than they may. One that cannot be removed is an error only if others do not do.
+func (s *Store) removeOldest() error {
 	done, total, err := s.finished()
 	if err != nil {
 		return fmt.Errorf("looking for finished runs: %w", err)
 	}
-	for _, r := range s.runs {
-		total += r.log.Size()
-	}
+	total += s.open()
 	slices.SortFunc(done, func(a, b finished) int {
 		return cmp.Or(a.changed.Compare(b.changed), strings.Compare(a.folder, b.folder))
 	})
+	var errs []error
 	for _, f := range done {
 		if total <= s.MaxTotal {
 			return nil
 		}
 		removed, err := s.remove(f)
 		if err != nil {
-			return fmt.Errorf("removing the oldest run: %w", err)
+			errs = append(errs, fmt.Errorf("removing a finished run: %w", err))
 		}
 		if removed {
 			total -= f.size
 		}
 	}
-	if total > s.MaxTotal {
-		s.retireLargest()
+	if total <= s.MaxTotal {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// retireLargest ends and removes the largest open runs while these alone take more
+// room than all may. The next record of their subjects goes into new ones. Those that
+// another collector writes do not count: it would be the end of all of ours.
+func (s *Store) retireLargest() error {
+	for s.open() > s.MaxTotal {
+		key, r := s.largest()
+		if r == nil {
+			return nil
+		}
+		if err := s.finish(key); err != nil {
+			return err
+		}
+		f := finished{folder: filepath.Dir(r.path), path: r.path, size: r.log.Size()}
+		if _, err := s.remove(f); err != nil {
+			return fmt.Errorf("removing the largest run: %w", err)
+		}
 	}
 	return nil
 }
 
-func (s *Store) retireLargest() {
-	var largest *run
+// open returns the room that the open runs take.
+func (s *Store) open() (size int64) {
 	for _, r := range s.runs {
-		if largest == nil || r.log.Size() > largest.log.Size() {
-			largest = r
+		size += r.log.Size()
+	}
+	return size
+}
+
+// largest returns the largest open run, but none that a record is being written into.
+func (s *Store) largest() (key string, largest *run) {
+	for k, r := range s.runs {
+		if r.appended == nil && (largest == nil || r.log.Size() > largest.log.Size()) {
+			key, largest = k, r
 		}
 	}
-	if largest != nil {
-		largest.retired, s.limit.look = true, true
-	}
+	return key, largest
 }
 
 // finished lists the runs of ours that are not open here, and the room that they take.
 func (s *Store) finished() (done []finished, total int64, err error) {
 	entries, err := os.ReadDir(s.Directory)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil // it is made with the first run
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -134,8 +185,8 @@ func (s *Store) isOurs(folder string) bool {
 		return ours
 	}
 	producer, err := producerOf(path)
-	if err != nil {
-		return false // perhaps it can be told the next time
+	if err != nil || producer == "" {
+		return false // perhaps it can be told the next time: it may be just begun
 	}
 	if len(s.limit.ours) >= maxKnown {
 		clear(s.limit.ours)
@@ -185,13 +236,14 @@ func (s *Store) remove(f finished) (removed bool, err error) {
 		return false, err
 	}
 	producer, err := producerIn(log) // what was remembered may be of another file
-	free := unused(log, s.Now().Sub(f.changed))
+	free := s.limit.ended[f.path] || unused(log, s.Now().Sub(f.changed))
 	if err := errors.Join(err, log.Close()); err != nil || !free || !s.isProducer(producer) {
 		return false, err
 	}
 	if err := os.Remove(f.path); err != nil {
 		return false, err
 	}
+	delete(s.limit.ended, f.path)
 	_ = os.Remove(f.folder) // fails if it is not empty
 	s.Logger.Info("Removed the oldest W&B run, to stay below max_disk_megabytes", zap.String("path", f.path), zap.Int64("bytes", f.size))
 	s.Did(Work{Removed: 1})

@@ -13,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// abandoned is how long nobody leaves a log that he writes.
-const abandoned = 24 * time.Hour
-
 // lock marks a log as being written, for other collectors that write into the
 // same directory. Where the file system knows no locks there is no mark.
 func lock(f *os.File) {
@@ -26,15 +23,25 @@ func lock(f *os.File) {
 // has not been changed, which must do where there are no marks.
 func unused(f *os.File, quiet time.Duration) bool {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	noLocks := errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOLCK)
-	return err == nil || (noLocks && quiet > abandoned)
+	return err == nil || (noLocks(err) && quiet > abandoned)
 }
 
-// syncFolder makes the names in a folder survive a crash of the machine.
+// noLocks tells whether a file system knows no locks. Lustre says ENOSYS, unless it is
+// mounted with them.
+func noLocks(err error) bool {
+	return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOLCK)
+}
+
+// syncFolder makes the names in a folder survive a crash of the machine, where the
+// file system can do it.
 func syncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	err = f.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, f.Close())
 }

@@ -40,16 +40,27 @@ func (n Number) less(m Number) bool {
 	return n.i < m.i
 }
 
-// plus keeps integers exact.
+// plus keeps integers exact as long as an integer can hold them.
 func (n Number) plus(m Number) Number {
-	if n.isFloat || m.isFloat {
-		return Number{isFloat: true, f: n.float() + m.float()}
+	sum := n.i + m.i
+	if n.isFloat || m.isFloat || (sum < n.i) != (m.i < 0) {
+		return finite(n.float() + m.float())
 	}
-	return Number{i: n.i + m.i}
+	return Number{i: sum}
 }
 
+// minus is as exact as plus.
 func (n Number) minus(m Number) Number {
-	return n.plus(Number{isFloat: m.isFloat, i: -m.i, f: -m.f})
+	difference := n.i - m.i
+	if n.isFloat || m.isFloat || (difference > n.i) != (m.i < 0) {
+		return finite(n.float() - m.float())
+	}
+	return Number{i: difference}
+}
+
+// finite keeps a sum of large floats a number that JSON can say.
+func finite(f float64) Number {
+	return Number{isFloat: true, f: min(max(f, -math.MaxFloat64), math.MaxFloat64)}
 }
 
 // appendJSON appends the shortest text that reads back as the same number.
@@ -123,11 +134,12 @@ func (r *run) count(it *Item) Number {
 		c.last = c.last.plus(it.Value)
 		return c.last.minus(c.base)
 	}
-	if it.Start > c.start || it.Value.less(c.last) {
+	restarted := c.start != 0 && it.Start > c.start // not where it says its start for the first time
+	if restarted || it.Value.less(c.last) {
 		c.carried = c.carried.plus(c.last.minus(c.base))
-		c.base, c.start = Number{}, it.Start
+		c.base = Number{}
 	}
-	c.last = it.Value
+	c.start, c.last = max(c.start, it.Start), it.Value
 	return c.carried.plus(it.Value.minus(c.base))
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,10 +42,8 @@ type run struct {
 	counters map[string]*counter
 	// appended is a record that is in the log, but perhaps not in the file.
 	appended *Record
-	// largest is the size of the largest record.
-	largest int64
-	// exited: the exit record is in the log. retired: it is to end.
-	exited, retired bool
+	// filled: a record is in the log. exited: the exit record is.
+	filled, exited bool
 	// dirty: the file has what may not survive a crash of the machine.
 	dirty  bool
 	synced time.Time
@@ -141,7 +140,7 @@ func (r *run) syncAll(now time.Time, folders ...string) error {
 func (r *run) gone() bool {
 	info, err := os.Lstat(r.path)
 	if err != nil {
-		return errors.Is(err, os.ErrNotExist)
+		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 	}
 	return !os.SameFile(info, r.info)
 }
@@ -161,12 +160,13 @@ func (r *run) exit() error {
 }
 
 // link points `latest-run` to a folder, as W&B does for its own runs: unless it
-// points to one of those. It is a convenience, and no reason to fail.
+// points to one of those that is still there. It is a convenience, and no reason to
+// fail.
 func (s *Store) link(folder string) {
 	link := filepath.Join(s.Directory, latestRun)
 	switch target, err := os.Readlink(link); {
 	case errors.Is(err, os.ErrNotExist):
-	case err != nil, !s.isOurs(filepath.Base(target)):
+	case err != nil, !s.isOurs(filepath.Base(target)) && !s.wasRun(target):
 		return
 	}
 	next := filepath.Join(s.Directory, "."+latestRun+"-"+filepath.Base(folder))
@@ -177,6 +177,18 @@ func (s *Store) link(folder string) {
 	if err := os.Rename(next, link); err != nil {
 		_ = os.Remove(next)
 	}
+}
+
+// wasRun tells whether the target of a link was a run's folder that is no more.
+func (s *Store) wasRun(target string) bool {
+	if _, isRun := s.logOf(filepath.Base(target)); !isRun {
+		return false
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(s.Directory, target)
+	}
+	_, err := os.Lstat(target)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // logOf returns the path of the log in a folder, if the folder has the name of a run

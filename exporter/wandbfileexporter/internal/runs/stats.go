@@ -17,7 +17,24 @@ const (
 	maxLine = 900_000
 	// itemCost is what a value takes in such a line besides key and number: `"system.": ,`.
 	itemCost = 12
+
+	// itemBytes is the most that a value takes in a log besides its key: five tags,
+	// lengths of at most 3 bytes, and a number of at most 25 characters. recordBytes is
+	// that of a record besides its items, with those of an exit record.
+	itemBytes, recordBytes = 40, 256
+	// framing: of so many bytes one may be that of a chunk's header.
+	framing = 1 << 10
 )
+
+// mostBytes returns at least what a record and an exit record add to a log.
+func mostBytes(record *Record) int64 {
+	size := int64(0)
+	for i := range record.Items {
+		size += itemBytes + int64(len(record.Items[i].Key))
+	}
+	parts := 1 + size/(maxLine/8)
+	return size + size/framing + parts*recordBytes
+}
 
 // scratch is memory for records, used again and again.
 type scratch struct {
@@ -34,7 +51,6 @@ func (r *run) append(record *Record, s *scratch) (parts int64) {
 	s.prepare(r, record)
 	s.stats.Timestamp = timestamppb.New(record.Time)
 	s.record.RecordType = &wandbpb.Record_Stats{Stats: &s.stats}
-	before := r.log.Size()
 	for rest := s.items[:len(record.Items)]; len(rest) > 0; parts++ {
 		n := fitting(rest)
 		s.stats.Item = rest[:n]
@@ -42,8 +58,7 @@ func (r *run) append(record *Record, s *scratch) (parts int64) {
 		_ = r.log.Append(&s.record)
 		rest = rest[n:]
 	}
-	r.largest = max(r.largest, r.log.Size()-before)
-	r.last = record.Time
+	r.filled, r.last = true, record.Time
 	return parts
 }
 

@@ -133,7 +133,7 @@ func (s *Store) runFor(subject *Subject, r *Record) (*run, error) {
 		s.leave(subject.Key)
 		open = false
 	}
-	if open && (current.appended == r || !s.due(current)) {
+	if open && (current.appended == r || !s.due(current, r)) {
 		return current, nil
 	}
 	if open {
@@ -144,10 +144,10 @@ func (s *Store) runFor(subject *Subject, r *Record) (*run, error) {
 	return s.begin(subject, r)
 }
 
-// due tells whether a run has to end, that the next one may begin.
-func (s *Store) due(r *run) bool {
-	return r.exited || r.retired ||
-		(s.MaxSize > 0 && r.log.Size()+r.largest > s.MaxSize && r.largest > 0) ||
+// due tells whether a run has to end, that the next one may begin with a record.
+func (s *Store) due(r *run, next *Record) bool {
+	return r.exited ||
+		(s.MaxSize > 0 && r.filled && r.log.Size()+mostBytes(next) > s.MaxSize) ||
 		(s.MaxAge > 0 && s.Now().Sub(r.opened) >= s.MaxAge)
 }
 
@@ -166,7 +166,7 @@ func (s *Store) begin(subject *Subject, first *Record) (*run, error) {
 		id += "-" + strconv.Itoa(h.number+1)
 	}
 	start := first.Begin
-	if !h.until.IsZero() {
+	if !h.until.IsZero() && !h.until.After(first.Time) { // or the clock was set back
 		start = h.until
 	}
 	r, err := s.create(subject, id, start)
@@ -212,11 +212,10 @@ func randomByte(n int) int {
 // Finish ends the run of a subject that has no more records, if there is one. After
 // an error it can be called again.
 func (s *Store) Finish(key string) error {
-	if s.runs[key] == nil {
-		return nil
-	}
-	if err := s.finish(key); err != nil {
-		return err
+	if s.runs[key] != nil {
+		if err := s.finish(key); err != nil {
+			return err
+		}
 	}
 	if h := s.histories[key]; h != nil {
 		h.until, h.counters = time.Time{}, nil // it is not known what was between
@@ -248,17 +247,22 @@ func (s *Store) leave(key string) {
 	if h := s.histories[key]; h != nil {
 		h.until, h.counters = r.last, rebased(r.counters)
 	}
-	_ = r.file.Close() // all that matters was written
+	s.limit.end(r.path)
+	if err := r.file.Close(); err != nil { // NFS says only now that the server's disk is full
+		s.Logger.Error("The end of a W&B run may be missing", zap.String("path", r.path), zap.Error(err))
+	}
 	s.Did(Work{Opened: -1})
 }
 
 // Tend does what is due from time to time: it makes runs safe, and removes the
-// oldest ones.
+// oldest ones. That they cannot be removed is logged, and no error: it keeps nothing
+// from being written.
 func (s *Store) Tend() error {
-	errs := []error{s.enforce()}
+	s.enforce()
 	if s.Sync != SyncInterval {
-		return errors.Join(errs...)
+		return nil
 	}
+	var errs []error
 	for _, r := range s.runs {
 		if r.dirty && s.Now().Sub(r.synced) >= s.Interval {
 			errs = append(errs, r.sync(s.Now()))

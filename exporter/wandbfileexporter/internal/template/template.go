@@ -13,7 +13,7 @@ import (
 
 // Template is text with places for attributes. Between braces stand the names of
 // attributes, with | between them: the first that is there and not empty is taken.
-// A name in single quotes stands for itself. {{ and }} are braces.
+// A name in single quotes stands for itself; it has no | and no }. {{ and }} are braces.
 type Template struct {
 	parts []part
 }
