@@ -5,6 +5,7 @@ package wandbfileexporter
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -108,6 +109,17 @@ func logs(t testing.TB, directory string) (files []*wandbfiletest.File) {
 		files = append(files, f)
 	}
 	return files
+}
+
+// onlyRun is the log of a directory with one run.
+func onlyRun(t testing.TB, directory string) os.FileInfo {
+	t.Helper()
+	paths, err := wandbfiletest.Runs(directory)
+	require.NoError(t, err)
+	require.Len(t, paths, 1)
+	info, err := os.Stat(paths[0])
+	require.NoError(t, err)
+	return info
 }
 
 // byRun are the files of a directory by the display names of their runs.
