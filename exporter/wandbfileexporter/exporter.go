@@ -35,6 +35,13 @@ const (
 	maxTick = time.Second
 )
 
+// What may fail, each on its own: that one works says nothing of the other.
+const (
+	writing = iota
+	tending
+	tasks
+)
+
 // fileExporter collects points into records, and writes them. Two things keep it
 // apart from a file system that does not answer: what is collected is behind a
 // mutex that is never held while something is written, and what is written is
@@ -48,9 +55,12 @@ type fileExporter struct {
 	// mu guards what follows.
 	mu        sync.Mutex
 	collector *collect.Collector
-	// failure is why the last attempt to write failed, nil if it did not.
-	failure error
-	limited bool
+	limited   bool
+
+	// reports guards failures, and keeps what is told of them in order.
+	reports sync.Mutex
+	// failures are why the last attempt at each task failed, nil if it did not.
+	failures [tasks]error
 
 	// slot is taken by the one call that uses the store.
 	slot  guard.Slot
@@ -115,7 +125,8 @@ func (e *fileExporter) tend() {
 		e.collector.CloseDue()
 		e.mu.Unlock()
 		ctx, cancel := context.WithTimeout(e.run, e.cfg.Timeout.Timeout)
-		e.report(e.drain(ctx, e.finishIdle, e.store.Tend))
+		e.report(writing, e.drain(ctx))
+		e.report(tending, e.call(ctx, e.finishIdle, e.store.Tend))
 		cancel()
 	}
 }
@@ -123,21 +134,36 @@ func (e *fileExporter) tend() {
 // consume takes a payload. While records of a resource could not be written, its
 // points are refused, to be sent again.
 func (e *fileExporter) consume(ctx context.Context, md pmetric.Metrics) error {
-	if e.waiting() {
-		e.report(e.drain(ctx))
-	}
+	stuck, failure := e.stuck(ctx)
 	e.mu.Lock()
-	left := e.collector.Add(md, func(s *collect.Source) bool { return s.Ready() != nil })
-	failure := e.failure
+	left := e.collector.Add(md, func(s *collect.Source) bool { return stuck[s] })
 	e.mu.Unlock()
-	e.report(e.drain(ctx))
+	e.report(writing, e.drain(ctx))
 	if len(left) == 0 {
 		return nil
 	}
-	if failure == nil {
-		failure = errors.New("records wait to be written")
-	}
 	return consumererror.NewMetrics(failure, part(md, left))
+}
+
+// stuck writes what waits. It returns the sources of which something still does,
+// and why. That a source has records says nothing: a payload may hold many, and
+// others may be about to write them.
+func (e *fileExporter) stuck(ctx context.Context) (map[*collect.Source]bool, error) {
+	if !e.waiting() {
+		return nil, nil
+	}
+	err := e.drain(ctx)
+	e.report(writing, err)
+	if err == nil {
+		return nil, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stuck := map[*collect.Source]bool{}
+	for _, s := range e.collector.Sources() {
+		stuck[s] = s.Ready() != nil
+	}
+	return stuck, err
 }
 
 // part copies some resources of a payload.
@@ -164,12 +190,18 @@ func (e *fileExporter) waiting() bool {
 	return false
 }
 
-// drain writes the records that are closed, and does what else is to be done with
-// the store. It comes back when ctx ends, even if the file system does not.
+// drain writes the records that are closed, and then does what else is to be done.
 func (e *fileExporter) drain(ctx context.Context, more ...func() error) error {
-	_, err := guard.Call(ctx, &e.slot, func(ctx context.Context) (struct{}, error) {
-		errs := []error{e.write(ctx)}
-		for _, f := range more {
+	write := func() error { return e.write(ctx) }
+	return e.call(ctx, append([]func() error{write}, more...)...)
+}
+
+// call does what uses the store, all of it even if something fails. It comes back
+// when ctx ends, even if the file system does not.
+func (e *fileExporter) call(ctx context.Context, do ...func() error) error {
+	_, err := guard.Call(ctx, &e.slot, func(context.Context) (struct{}, error) {
+		var errs []error
+		for _, f := range do {
 			errs = append(errs, f())
 		}
 		return struct{}{}, errors.Join(errs...)
@@ -239,21 +271,22 @@ func (e *fileExporter) finishIdle() error {
 	return errors.Join(errs...)
 }
 
-// report tells of a change: that nothing can be written, and that it can be again.
+// report tells of a change: that something fails, and that nothing does any more.
 // exporterhelper logs what is tried again.
-func (e *fileExporter) report(err error) {
-	if e.run.Err() != nil {
-		return // what is cut short by the end is no failure
+func (e *fileExporter) report(task int, err error) {
+	if e.run.Err() != nil || errors.Is(err, context.Canceled) {
+		return // what is cut short by the end, here or of who sends, is no failure
 	}
-	e.mu.Lock()
-	before := e.failure
-	e.failure = err
-	e.mu.Unlock()
+	e.reports.Lock()
+	defer e.reports.Unlock()
+	before := errors.Join(e.failures[:]...)
+	e.failures[task] = err
+	after := errors.Join(e.failures[:]...)
 	switch {
-	case err != nil && before == nil:
+	case after != nil && before == nil:
 		e.settings.Logger.Error("Cannot write W&B runs; trying again", zap.String("directory", e.cfg.Directory), zap.Error(err))
 		componentstatus.ReportStatus(e.host, componentstatus.NewRecoverableErrorEvent(err))
-	case err == nil && before != nil:
+	case after == nil && before != nil:
 		e.settings.Logger.Info("Writing W&B runs again", zap.String("directory", e.cfg.Directory))
 		componentstatus.ReportStatus(e.host, componentstatus.NewEvent(componentstatus.StatusOK))
 	}

@@ -6,6 +6,7 @@
 package collect
 
 import (
+	"bytes"
 	"maps"
 	"math"
 	"slices"
@@ -66,14 +67,15 @@ type Collector struct {
 	began   pcommon.Timestamp
 	keys    *naming.Keys
 	sources map[string]*Source
-	// buf and part are memory for Add.
-	buf  []byte
-	part []placed
+	// buf and part are memory for Add, tally counts what it drops by reason.
+	buf   []byte
+	part  []placed
+	tally map[string]int
 }
 
 // New returns a Collector without sources.
 func New(o Options) *Collector {
-	return &Collector{Options: o, began: pcommon.NewTimestampFromTime(o.Now()), keys: naming.NewKeys(), sources: map[string]*Source{}}
+	return &Collector{Options: o, began: pcommon.NewTimestampFromTime(o.Now()), keys: naming.NewKeys(), sources: map[string]*Source{}, tally: map[string]int{}}
 }
 
 // Add sorts a payload in. The points of resources that refuse says no to are left, and
@@ -99,6 +101,10 @@ func (c *Collector) Add(md pmetric.Metrics, refuse func(*Source) bool) (left []i
 		a.place()
 		c.part = a.part
 	}
+	for reason, points := range c.tally {
+		c.Dropped(reason, points)
+	}
+	clear(c.tally)
 	return left
 }
 
@@ -233,8 +239,7 @@ func number(p pmetric.NumberDataPoint) (runs.Number, bool) {
 // countsFromRun tells whether W&B gives a counter as what it counted since the run
 // began. All others, as ECC errors, are the device's.
 func countsFromRun(tag []byte) bool {
-	s := string(tag)
-	return strings.HasPrefix(s, "disk.") || strings.HasPrefix(s, "network.")
+	return bytes.HasPrefix(tag, []byte("disk.")) || bytes.HasPrefix(tag, []byte("network."))
 }
 
 // appendUnknown makes a key of a metric that W&B has no tag for. Attributes are a
@@ -257,7 +262,7 @@ func (a *adder) reason(own bool, of string) string {
 
 func (a *adder) drop(reason string, n int) {
 	if n > 0 {
-		a.Dropped(reason, n)
+		a.tally[reason] += n
 	}
 }
 

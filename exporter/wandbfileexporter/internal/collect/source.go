@@ -4,9 +4,11 @@
 package collect
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -20,6 +22,10 @@ const (
 	// maxItems bounds a record.
 	maxItems = 1 << 16
 	maxGPUs  = 1 << 10
+	// maxVendor bounds what the maker adds to a key.
+	maxVendor = 64
+	// maxAttrs bounds what is remembered of resources.
+	maxAttrs = 1 << 10
 )
 
 // Source is what is known of a subject: the record that is being filled, and those
@@ -72,13 +78,12 @@ func (s *Source) Subject() *runs.Subject {
 		s.snapshot.GPUs = append(s.snapshot.GPUs, g)
 	}
 	slices.SortFunc(s.snapshot.GPUs, func(a, b runs.GPU) int {
-		if n := strings.Compare(a.Vendor, b.Vendor); n != 0 {
-			return n
-		}
-		if n := len(a.Index) - len(b.Index); n != 0 { // numbers
-			return n
-		}
-		return strings.Compare(a.Index, b.Index)
+		return cmp.Or(
+			cmp.Compare(a.Vendor, b.Vendor),
+			cmp.Compare(len(a.Index), len(b.Index)), // numbers
+			cmp.Compare(a.Index, b.Index),
+			cmp.Compare(a.UUID, b.UUID), // DCGM's are of several machines
+		)
 	})
 	return s.snapshot
 }
@@ -87,7 +92,7 @@ func (s *Source) Subject() *runs.Subject {
 func (s *Source) learn(attrs pcommon.Map) {
 	for key, value := range attrs.All() {
 		known, ok := s.attrs.Get(key)
-		if ok && known.Equal(value) {
+		if (ok && known.Equal(value)) || (!ok && s.attrs.Len() >= maxAttrs) {
 			continue
 		}
 		value.CopyTo(s.attrs.PutEmpty(key))
@@ -105,11 +110,11 @@ func (s *Source) slot(key []byte, attrs pcommon.Map) *slot {
 	if sl.vendor == "" {
 		return sl
 	}
-	vendor, ok := attrs.Get(attrVendor)
-	if !ok || vendor.Str() == sl.vendor {
+	vendor := vendorOf(attrs)
+	if vendor == "" || vendor == sl.vendor {
 		return sl
 	}
-	key = append(append(key, labelMark...), vendor.Str()...)
+	key = append(append(key, labelMark...), vendor...)
 	if sl, known = s.slots[string(key)]; !known {
 		sl = s.newSlot(string(key), attrs)
 	}
@@ -128,7 +133,7 @@ func (s *Source) newSlot(key string, attrs pcommon.Map) *slot {
 // describe remembers the GPU of a point, and returns its maker.
 func (s *Source) describe(attrs pcommon.Map) string {
 	g := runs.GPU{
-		Vendor: text(attrs, attrVendor), Index: text(attrs, "gpu_index"),
+		Vendor: vendorOf(attrs), Index: text(attrs, "gpu_index"),
 		UUID: text(attrs, "gpu_uuid"), Model: text(attrs, "gpu_model"),
 	}
 	id := g.Vendor + "/" + firstOf(g.UUID, g.Index)
@@ -137,6 +142,15 @@ func (s *Source) describe(attrs pcommon.Map) string {
 		s.snapshot = nil
 	}
 	return g.Vendor
+}
+
+// vendorOf returns a GPU's maker as it may be in a key, empty if that is not known.
+func vendorOf(attrs pcommon.Map) string {
+	vendor := text(attrs, attrVendor)
+	if len(vendor) > maxVendor {
+		return ""
+	}
+	return strings.ToValidUTF8(vendor, string(utf8.RuneError))
 }
 
 // placed is a point and its place.
@@ -176,7 +190,7 @@ func (s *Source) putAll(part []placed, c *Collector) (duplicates int) {
 // point takes the place of one with the same time.
 func (s *Source) put(p *placed, c *Collector) bool {
 	sl, at, it := p.slot, p.at, p.item
-	if len(s.items) > 0 && (apart(at, s.first) >= c.Interval || len(s.items) >= maxItems) {
+	if len(s.items) > 0 && (span(min(s.first, at), max(s.last, at)) >= c.Interval || len(s.items) >= maxItems) {
 		s.close()
 	}
 	it.Key = sl.key
@@ -199,9 +213,7 @@ func (s *Source) put(p *placed, c *Collector) bool {
 	return true
 }
 
-func apart(a, b pcommon.Timestamp) time.Duration {
-	return time.Duration(max(a, b) - min(a, b))
-}
+func span(first, last pcommon.Timestamp) time.Duration { return time.Duration(last - first) }
 
 // close puts the record to those that are to be written.
 func (s *Source) close() {
