@@ -248,6 +248,15 @@ func TestGPUsOfTwoMakersWithOneNumber(t *testing.T) {
 	assert.Equal(t, []runs.GPU{{Vendor: "amd", Index: "0"}, {Vendor: "amd", Index: "1"}, {Vendor: "nvidia", Index: "0"}}, r.Sources()[0].Subject().GPUs)
 }
 
+// A chart of one GPU has one maker's figures, also those that the other one lacks.
+func TestAllKeysOfTheSecondMakerAreLabelled(t *testing.T) {
+	r := newRig(t)
+	s := gpuTemp(of(hostAttrs), 0, 0, "nvidia")
+	s.gauge("gpu.smClock", 0, 1, "gpu_index", 0, "gpu_vendor", "amd")
+	r.add(s.md)
+	assert.ElementsMatch(t, []string{"gpu.0.temp=0", "gpu.0.smClock/l:amd=1"}, r.take()[host][0].items)
+}
+
 func TestMakersInKeys(t *testing.T) {
 	for name, c := range map[string]struct {
 		vendor any

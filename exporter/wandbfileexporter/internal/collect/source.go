@@ -35,6 +35,8 @@ type Source struct {
 	workload bool
 	attrs    pcommon.Map
 	gpus     map[string]runs.GPU
+	// owners are the makers of the GPUs that have keys without a label, by number.
+	owners map[string]string
 	// snapshot is made of the above when it is asked for.
 	snapshot *runs.Subject
 
@@ -53,7 +55,8 @@ type Source struct {
 
 // slot is one key's place in the records of a source.
 type slot struct {
-	key    string
+	key string
+	// vendor is the maker of GPUs that have the key without a label.
 	vendor string
 	number int
 	index  int
@@ -63,7 +66,7 @@ type slot struct {
 func newSource(s subject) *Source {
 	return &Source{
 		key: s.key, workload: s.workload, attrs: pcommon.NewMap(),
-		gpus: map[string]runs.GPU{}, slots: map[string]*slot{}, number: 1,
+		gpus: map[string]runs.GPU{}, owners: map[string]string{}, slots: map[string]*slot{}, number: 1,
 	}
 }
 
@@ -101,7 +104,7 @@ func (s *Source) learn(attrs pcommon.Map) {
 }
 
 // slot finds the place of a key. GPUs of two makers may share a number, and with it
-// the key: the later one has its maker as a label.
+// their keys: all those of the later one have its maker as a label.
 func (s *Source) slot(key []byte, attrs pcommon.Map) *slot {
 	sl, known := s.slots[string(key)]
 	if !known {
@@ -124,14 +127,27 @@ func (s *Source) slot(key []byte, attrs pcommon.Map) *slot {
 func (s *Source) newSlot(key string, attrs pcommon.Map) *slot {
 	sl := &slot{key: key}
 	if strings.HasPrefix(key, gpuPrefix) {
-		sl.vendor = s.describe(attrs)
+		sl.vendor = s.owner(s.describe(attrs))
 	}
 	s.slots[key] = sl
 	return sl
 }
 
-// describe remembers the GPU of a point, and returns its maker.
-func (s *Source) describe(attrs pcommon.Map) string {
+// owner returns the maker whose GPU of that number came first.
+func (s *Source) owner(g runs.GPU) string {
+	if g.Vendor == "" || len(s.owners) >= maxGPUs {
+		return g.Vendor
+	}
+	first, known := s.owners[g.Index]
+	if !known {
+		s.owners[g.Index] = g.Vendor
+		return g.Vendor
+	}
+	return first
+}
+
+// describe remembers the GPU of a point.
+func (s *Source) describe(attrs pcommon.Map) runs.GPU {
 	g := runs.GPU{
 		Vendor: vendorOf(attrs), Index: text(attrs, "gpu_index"),
 		UUID: text(attrs, "gpu_uuid"), Model: text(attrs, "gpu_model"),
@@ -141,7 +157,7 @@ func (s *Source) describe(attrs pcommon.Map) string {
 		s.gpus[id] = g
 		s.snapshot = nil
 	}
-	return g.Vendor
+	return g
 }
 
 // vendorOf returns a GPU's maker as it may be in a key, empty if that is not known.
