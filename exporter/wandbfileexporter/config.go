@@ -6,6 +6,7 @@ package wandbfileexporter
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -25,8 +26,10 @@ const (
 )
 
 const (
-	megabyte    = 1 << 20
-	minInterval = 100 * time.Millisecond
+	megabyte = 1 << 20
+	// maxMegabytes are as many as can be counted in bytes.
+	maxMegabytes = math.MaxInt64 / megabyte
+	minInterval  = 100 * time.Millisecond
 )
 
 // Config is the configuration of the exporter.
@@ -147,13 +150,27 @@ func (c *Config) Validate() error {
 	refuse(c.IdleTimeout > 0 && c.IdleTimeout < 2*c.Interval,
 		"idle_timeout: must be at least twice the interval (%s), or 0 for never, is %s", c.Interval, c.IdleTimeout)
 	refuse(c.Rotation.MaxMegabytes < 0, "rotation::max_megabytes: must not be negative, is %d", c.Rotation.MaxMegabytes)
+	refuse(c.Rotation.MaxMegabytes > maxMegabytes, "rotation::max_megabytes: must be at most %d, is %d", int64(maxMegabytes), c.Rotation.MaxMegabytes)
 	refuse(c.Rotation.MaxAge < 0, "rotation::max_age: must not be negative, is %s", c.Rotation.MaxAge)
 	refuse(c.Rotation.MaxAge > 0 && c.Rotation.MaxAge < 2*c.Interval,
 		"rotation::max_age: must be at least twice the interval (%s), or 0 for none, is %s", c.Interval, c.Rotation.MaxAge)
 	refuse(c.MaxDiskMegabytes < 0, "max_disk_megabytes: must not be negative, is %d", c.MaxDiskMegabytes)
+	refuse(c.MaxDiskMegabytes > maxMegabytes, "max_disk_megabytes: must be at most %d, is %d", int64(maxMegabytes), c.MaxDiskMegabytes)
 	refuse(c.Timeout.Timeout <= 0, "timeout: must be positive, since a file system may never answer, is %s", c.Timeout.Timeout)
 	refuse(c.MaxRuns < 1, "max_runs: must be at least 1, is %d", c.MaxRuns)
 	refuse(c.Queue.HasValue() && c.Queue.Get().NumConsumers > 1,
 		"sending_queue::num_consumers: must be 1, since records are written in the order of their times")
+	refuse(c.Retry.Enabled && c.Retry.MaxElapsedTime <= 0 && c.holdsUp(),
+		"retry_on_failure::max_elapsed_time: must be positive where the sending_queue is off, waits for results or blocks: "+
+			"while nothing can be written, other exporters would get no data either, and the collector would not end")
 	return errors.Join(errs...)
+}
+
+// holdsUp tells whether receivers wait for what is written.
+func (c *Config) holdsUp() bool {
+	if !c.Queue.HasValue() {
+		return true
+	}
+	queue := c.Queue.Get()
+	return queue.WaitForResult || queue.BlockOnOverflow
 }

@@ -122,6 +122,12 @@ func TestConfigThatIsWrong(t *testing.T) {
 		"timeout: must be positive, since a file system may never answer, is 0s": func(c *Config) {
 			c.Timeout.Timeout = 0
 		},
+		"rotation::max_megabytes: must be at most 8796093022207, is 8796093022208": func(c *Config) {
+			c.Rotation.MaxMegabytes = 1 << 43
+		},
+		"max_disk_megabytes: must be at most 8796093022207, is 17592186044417": func(c *Config) {
+			c.MaxDiskMegabytes = 1<<44 + 1
+		},
 		"max_runs: must be at least 1, is 0": func(c *Config) { c.MaxRuns = 0 },
 		"sending_queue::num_consumers: must be 1, since records are written in the order of their times": func(c *Config) {
 			c.Queue.Get().NumConsumers = 2
@@ -133,6 +139,25 @@ func TestConfigThatIsWrong(t *testing.T) {
 			require.NoError(t, cfg.Validate())
 			change(cfg)
 			assert.EqualError(t, cfg.Validate(), want)
+		})
+	}
+}
+
+func TestReceiversMustNotWaitForEver(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"no queue":            func(c *Config) { c.Queue = configoptional.None[exporterhelper.QueueBatchConfig]() },
+		"a queue that waits":  func(c *Config) { c.Queue.Get().WaitForResult = true },
+		"a queue that blocks": func(c *Config) { c.Queue.Get().BlockOnOverflow = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := defaultConfig()
+			cfg.Directory = "data"
+			change(cfg)
+			require.ErrorContains(t, cfg.Validate(), "retry_on_failure::max_elapsed_time: must be positive where")
+			cfg.Retry.MaxElapsedTime = time.Minute
+			require.NoError(t, cfg.Validate())
+			cfg.Retry.MaxElapsedTime, cfg.Retry.Enabled = 0, false
+			require.NoError(t, cfg.Validate())
 		})
 	}
 }
