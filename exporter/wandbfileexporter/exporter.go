@@ -210,17 +210,20 @@ func (e *fileExporter) call(ctx context.Context, do ...func() error) error {
 }
 
 // write writes all records that are closed. The first failure of a source ends its
-// turn.
+// turn. That some are left since ctx ended is an error.
 func (e *fileExporter) write(ctx context.Context) error {
 	e.mu.Lock()
 	sources := e.collector.Sources()
 	e.mu.Unlock()
 	var errs []error
 	for _, s := range sources {
-		for ctx.Err() == nil {
+		for {
 			subject, record := e.next(s)
 			if record == nil {
 				break
+			}
+			if err := ctx.Err(); err != nil {
+				return errors.Join(append(errs, err)...)
 			}
 			if err := e.store.Write(subject, record); err != nil {
 				errs = append(errs, err)

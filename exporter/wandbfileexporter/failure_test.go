@@ -240,6 +240,25 @@ func TestTheEndWaitsForACallThatIsAboutToReturn(t *testing.T) {
 	assert.NotNil(t, last(files[0]).Exit)
 }
 
+// The time of a call may be over while it is at work.
+func TestRecordsThatThereWasNoTimeForAreNotTakenAsWritten(t *testing.T) {
+	directory := newDirectory(t)
+	set, _ := settings()
+	e, err := newExporter(set, directConfig(directory))
+	require.NoError(t, err)
+	require.NoError(t, e.start(t.Context(), newHost()))
+	e.stop() // its ticks write, too
+	e.done.Wait()
+	require.NoError(t, within(e, patience, machine(0, 0, "cpu")))
+	e.collector.CloseAll()
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	require.ErrorIs(t, e.write(ctx), context.DeadlineExceeded)
+	require.NoError(t, e.shutdown(t.Context()))
+	require.NoError(t, e.write(ctx), "none is left")
+	assert.Equal(t, []string{"0"}, values("cpu", logs(t, directory)...))
+}
+
 func TestWhoGivesUpIsNoFailureOfTheFileSystem(t *testing.T) {
 	set, seen := settings()
 	e := startedExporter(t, set, directConfig(newDirectory(t)), newHost())
