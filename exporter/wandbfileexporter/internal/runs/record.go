@@ -11,6 +11,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
+// maxCounters bounds the remembered counters of a run; beyond it they are forgotten, and
+// count from 0 again. Without a bound sums of other receivers, whose attributes are part
+// of their keys, would be kept for as long as there are runs of their resource.
+const maxCounters = 1 << 16
+
 // Number is the value of a point: an integer, or a float that is finite.
 type Number struct {
 	isFloat bool
@@ -124,6 +129,9 @@ func (r *run) count(it *Item, late bool) Number {
 	}
 	c, known := r.counters[it.Key]
 	if !known {
+		if len(r.counters) >= maxCounters {
+			clear(r.counters)
+		}
 		c = &counter{start: it.Start, last: it.Value}
 		if it.Kind == Counter && it.Start < pcommon.NewTimestampFromTime(r.start) {
 			c.base = it.Value // counted before the run

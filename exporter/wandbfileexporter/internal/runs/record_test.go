@@ -208,3 +208,15 @@ func TestNumbersReadBackAsTheSame(t *testing.T) {
 		require.Equal(t, strconv.FormatInt(integer, 10), string(Int(integer).appendJSON(nil)))
 	}
 }
+
+func TestRememberedCountersAreBounded(t *testing.T) {
+	r := &run{start: noon, counters: map[string]*counter{}}
+	add := func(key string) Number { return r.count(&Item{Key: key, Value: Int(1), Kind: Delta}, false) }
+	for i := range maxCounters {
+		add(strconv.Itoa(i))
+	}
+	assert.Equal(t, Int(2), add("0"))
+	assert.Equal(t, Int(1), add("one more"))
+	assert.Len(t, r.counters, 1)
+	assert.Equal(t, Int(1), add("0"), "it counts anew")
+}
