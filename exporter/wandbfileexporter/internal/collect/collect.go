@@ -67,6 +67,8 @@ type Collector struct {
 	began   pcommon.Timestamp
 	keys    *naming.Keys
 	sources map[string]*Source
+	// ordered are the sources by their keys, nil if they are to be sorted anew.
+	ordered []*Source
 	// buf and part are memory for Add, tally counts what it drops by reason.
 	buf   []byte
 	part  []placed
@@ -216,6 +218,7 @@ func (a *adder) hasSource() bool {
 		}
 		a.source = newSource(a.subject)
 		a.sources[a.subject.key] = a.source
+		a.ordered = nil
 	}
 	if !a.learned {
 		a.learned = true
@@ -295,13 +298,16 @@ func (c *Collector) CloseAll() {
 	}
 }
 
-// Sources returns the sources in the order of their keys.
+// Sources returns the sources in the order of their keys. What is returned stays as it
+// is, and must not be changed.
 func (c *Collector) Sources() []*Source {
-	all := make([]*Source, 0, len(c.sources))
-	for _, key := range slices.Sorted(maps.Keys(c.sources)) {
-		all = append(all, c.sources[key])
+	if c.ordered == nil {
+		c.ordered = make([]*Source, 0, len(c.sources))
+		for _, key := range slices.Sorted(maps.Keys(c.sources)) {
+			c.ordered = append(c.ordered, c.sources[key])
+		}
 	}
-	return all
+	return c.ordered
 }
 
 // Idle tells whether nothing came for a source for so long that it is finished.
@@ -310,7 +316,10 @@ func (c *Collector) Idle(s *Source) bool {
 }
 
 // Forget removes a source that is finished.
-func (c *Collector) Forget(s *Source) { delete(c.sources, s.key) }
+func (c *Collector) Forget(s *Source) {
+	delete(c.sources, s.key)
+	c.ordered = nil
+}
 
 // Ready returns the record of a source that is to be written next, nil if there is none.
 func (s *Source) Ready() *runs.Record {

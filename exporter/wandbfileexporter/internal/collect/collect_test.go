@@ -397,6 +397,26 @@ func TestThereAreNoMoreSourcesThanAllowed(t *testing.T) {
 	assert.Equal(t, []string{"cpu=3"}, keys(r.take()["workload node1/3"]), "there is room again")
 }
 
+func TestSourcesAreInTheOrderOfTheirKeys(t *testing.T) {
+	r := newRig(t)
+	names := func(sources []*Source) (all []string) {
+		for _, s := range sources {
+			all = append(all, s.Key())
+		}
+		return all
+	}
+	begin := func(name string) { r.add(of(attrs{"host.name": name}).gauge("cpu", 0, 1).md) }
+	assert.Empty(t, r.Sources())
+	begin("b")
+	begin("c")
+	before := r.Sources()
+	begin("a")
+	assert.Equal(t, []string{"host a", "host b", "host c"}, names(r.Sources()))
+	r.Forget(before[0])
+	assert.Equal(t, []string{"host a", "host c"}, names(r.Sources()))
+	assert.Equal(t, []string{"host b", "host c"}, names(before), "what was returned stays as it was")
+}
+
 func TestASourceIsIdleWhenNothingCame(t *testing.T) {
 	r := newRig(t).add(of(hostAttrs).gauge("cpu", 0, 1).md)
 	s := r.Sources()[0]
