@@ -33,6 +33,8 @@ const (
 	shutdownTimeout = 5 * time.Second
 	// maxTick bounds how late a record is closed.
 	maxTick = time.Second
+	// maxPause bounds for how long nothing is tried again after a failure.
+	maxPause = 30 * time.Second
 )
 
 // What may fail, each on its own: that one works says nothing of the other.
@@ -113,7 +115,9 @@ func (e *fileExporter) start(ctx context.Context, host component.Host) error {
 // tend writes what is due, from time to time.
 func (e *fileExporter) tend() {
 	defer e.done.Done()
-	ticker := time.NewTicker(min(e.cfg.Interval/4, maxTick))
+	tick := min(e.cfg.Interval/4, maxTick)
+	tries := backoff{most: int(maxPause / tick)}
+	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		select {
@@ -124,11 +128,43 @@ func (e *fileExporter) tend() {
 		e.mu.Lock()
 		e.collector.CloseDue()
 		e.mu.Unlock()
+		if !tries.due() {
+			continue
+		}
 		ctx, cancel := context.WithTimeout(e.run, e.cfg.Timeout.Timeout)
-		e.report(writing, e.drain(ctx))
-		e.report(tending, e.call(ctx, e.finishIdle, e.store.Tend))
+		written := e.drain(ctx)
+		e.report(writing, written)
+		tended := e.call(ctx, e.finishIdle, e.store.Tend)
+		e.report(tending, tended)
 		cancel()
+		tries.tried(written != nil || tended != nil)
 	}
+}
+
+// backoff leaves ticks out after failures, ever more of them: a file system that is full
+// may be that of thousands of machines, each of which would make and remove a folder for
+// each of its runs.
+type backoff struct {
+	// most is how many are left out at most, last how many were the last time, and left
+	// how many still are.
+	most, last, left int
+}
+
+func (b *backoff) due() bool {
+	if b.left == 0 {
+		return true
+	}
+	b.left--
+	return false
+}
+
+func (b *backoff) tried(failed bool) {
+	if !failed {
+		b.last = 0
+		return
+	}
+	b.last = min(2*b.last+1, b.most)
+	b.left = b.last
 }
 
 // consume takes a payload. While records of a resource could not be written, its

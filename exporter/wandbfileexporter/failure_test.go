@@ -155,6 +155,24 @@ func TestOneTaskThatWorksDoesNotHideAnotherThatFails(t *testing.T) {
 	assertOneChange(t, seen, host)
 }
 
+func TestWhatFailsIsTriedEverMoreSeldom(t *testing.T) {
+	b := backoff{most: 30}
+	pauses := func(failed bool, n int) (all []int) {
+		for range n {
+			b.tried(failed)
+			pause := 0
+			for ; !b.due(); pause++ {
+			}
+			all = append(all, pause)
+		}
+		return all
+	}
+	assert.Equal(t, []int{0, 0}, pauses(false, 2))
+	assert.Equal(t, []int{1, 3, 7, 15, 30, 30}, pauses(true, 6))
+	assert.Equal(t, []int{0}, pauses(false, 1))
+	assert.Equal(t, []int{1}, pauses(true, 1))
+}
+
 // stalled is an exporter on a file system that does not answer while the lock is held.
 func stalled(t *testing.T, directory string) (*fileExporter, *sync.Mutex, *observer.ObservedLogs, *statusHost) {
 	t.Helper()
