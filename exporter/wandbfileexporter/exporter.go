@@ -133,12 +133,25 @@ func (e *fileExporter) tend() {
 		}
 		ctx, cancel := context.WithTimeout(e.run, e.cfg.Timeout.Timeout)
 		written := e.drain(ctx)
-		e.report(writing, written)
-		tended := e.call(ctx, e.finishIdle, e.store.Tend)
-		e.report(tending, tended)
 		cancel()
+		e.report(writing, written)
+		tended := e.tendStore()
+		e.report(tending, tended)
 		tries.tried(written != nil || tended != nil)
 	}
+}
+
+// tendStore does what need not be done at once. Where that is much, for hundreds of runs
+// on a slow file system, it stops after half of the time that it has: to be late with
+// it is no failure, and records wait meanwhile.
+func (e *fileExporter) tendStore() error {
+	ctx, cancel := context.WithTimeout(e.run, e.cfg.Timeout.Timeout)
+	defer cancel()
+	half, cancelHalf := context.WithTimeout(ctx, e.cfg.Timeout.Timeout/2)
+	defer cancelHalf()
+	return e.call(ctx,
+		func() error { return e.finishIdle(half) },
+		func() error { return e.store.Tend(half) })
 }
 
 // backoff leaves ticks out after failures, ever more of them: a file system that is full
@@ -283,13 +296,16 @@ func (e *fileExporter) next(s *collect.Source) (*runs.Subject, *runs.Record) {
 	return s.Subject(), record
 }
 
-// finishIdle ends the runs of sources from which nothing comes any more.
-func (e *fileExporter) finishIdle() error {
+// finishIdle ends the runs of sources from which nothing comes any more, until ctx ends.
+func (e *fileExporter) finishIdle(ctx context.Context) error {
 	e.mu.Lock()
 	sources := e.collector.Sources()
 	e.mu.Unlock()
 	var errs []error
 	for _, s := range sources {
+		if ctx.Err() != nil {
+			break
+		}
 		e.mu.Lock()
 		idle := e.collector.Idle(s)
 		key := s.Key()

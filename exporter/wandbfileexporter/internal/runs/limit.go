@@ -5,6 +5,7 @@ package runs
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ type finished struct {
 }
 
 // enforce looks, if it is time, whether runs of ours take more room than they may.
-func (s *Store) enforce() {
+func (s *Store) enforce(ctx context.Context) {
 	if s.MaxTotal <= 0 {
 		return
 	}
@@ -71,7 +72,7 @@ func (s *Store) enforce() {
 		return
 	}
 	s.limit.look, s.limit.grown, s.limit.looked = false, 0, now
-	err := errors.Join(s.removeOldest(), s.retireLargest())
+	err := errors.Join(s.removeOldest(ctx), s.retireLargest(ctx))
 	if err != nil && !s.limit.failing {
 		s.Logger.Warn("Cannot keep W&B runs below max_disk_megabytes", zap.String("directory", s.Directory), zap.Error(err))
 	}
@@ -80,7 +81,7 @@ func (s *Store) enforce() {
 
 // removeOldest removes the oldest finished runs while all together take more room
 // than they may. One that cannot be removed is an error only if others do not do.
-func (s *Store) removeOldest() error {
+func (s *Store) removeOldest(ctx context.Context) error {
 	done, total, err := s.finished()
 	if err != nil {
 		return fmt.Errorf("looking for finished runs: %w", err)
@@ -91,7 +92,7 @@ func (s *Store) removeOldest() error {
 	})
 	var errs []error
 	for _, f := range done {
-		if total <= s.MaxTotal {
+		if total <= s.MaxTotal || s.over(ctx) {
 			return nil
 		}
 		removed, err := s.remove(f)
@@ -111,8 +112,8 @@ func (s *Store) removeOldest() error {
 // retireLargest ends and removes the largest open runs while these alone take more
 // room than all may. The next record of their subjects goes into new ones. Those that
 // another collector writes do not count: it would be the end of all of ours.
-func (s *Store) retireLargest() error {
-	for s.open() > s.MaxTotal {
+func (s *Store) retireLargest(ctx context.Context) error {
+	for s.open() > s.MaxTotal && !s.over(ctx) {
 		key, r := s.largest()
 		if r == nil {
 			return nil
@@ -126,6 +127,15 @@ func (s *Store) retireLargest() error {
 		}
 	}
 	return nil
+}
+
+// over tells whether there is no more time; the next call goes on then.
+func (s *Store) over(ctx context.Context) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	s.limit.look = true
+	return true
 }
 
 // open returns the room that the open runs take.

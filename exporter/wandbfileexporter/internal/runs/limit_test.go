@@ -34,7 +34,7 @@ func (p *place) finishedRun(name string, seconds, bytes int) string {
 func (p *place) tend() {
 	p.t.Helper()
 	p.limit.look = true
-	require.NoError(p.t, p.Tend())
+	require.NoError(p.t, p.Tend(p.t.Context()))
 }
 
 func TestTheOldestFinishedRunsGoFirst(t *testing.T) {
@@ -212,7 +212,7 @@ func TestALimitThatCannotBeKeptIsLoggedOnce(t *testing.T) {
 func TestTheDirectoryIsLookedAtNowAndThen(t *testing.T) {
 	p := newPlace(t, limited(16*20_000))
 	looks := func() bool {
-		require.NoError(t, p.Tend())
+		require.NoError(t, p.Tend(t.Context()))
 		return p.limit.looked.Equal(p.now)
 	}
 	assert.True(t, looks(), "at the start")
@@ -267,7 +267,7 @@ func TestTheLimitHolds(t *testing.T) {
 				require.NoError(t, p.Close())
 				p.Store = New(p.Options)
 			}
-			require.NoError(t, p.Tend())
+			require.NoError(t, p.Tend(t.Context()))
 			require.Less(t, p.size(), limit+limit/lookShare, "seed %d, step %d", seed, step)
 			if p.limit.looked.Equal(p.now) && p.limit.grown == 0 {
 				require.LessOrEqual(t, p.size(), limit, "seed %d, step %d", seed, step)

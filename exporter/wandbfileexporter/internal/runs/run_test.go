@@ -4,6 +4,7 @@
 package runs
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -144,7 +145,7 @@ func TestADirectoryThatCannotBeUsedIsLeftAsItIs(t *testing.T) {
 			for range 3 {
 				require.ErrorContains(t, p.Write(host("a"), r), "making the directory")
 			}
-			require.NoError(t, p.Tend())
+			require.NoError(t, p.Tend(t.Context()))
 			assert.Equal(t, map[string]string{"file": "file mine"}, tree(t, directory))
 			assert.Zero(t, p.work)
 
@@ -229,10 +230,10 @@ func TestSyncPolicies(t *testing.T) {
 			p.write(host("a"), at(1, value("cpu", 2)))
 			assert.Equal(t, test.written, dirty(p))
 			p.now = p.now.Add(p.Interval - 1)
-			require.NoError(t, p.Tend())
+			require.NoError(t, p.Tend(t.Context()))
 			assert.Equal(t, test.soon, dirty(p))
 			p.now = p.now.Add(1)
-			require.NoError(t, p.Tend())
+			require.NoError(t, p.Tend(t.Context()))
 			assert.Equal(t, test.later, dirty(p))
 
 			r := p.runs["host a"]
@@ -240,6 +241,27 @@ func TestSyncPolicies(t *testing.T) {
 			assert.Equal(t, policy == SyncNever, r.dirty, "the end is safe, too")
 		})
 	}
+}
+
+func TestWhatThereIsNoTimeForIsDoneTheNextTime(t *testing.T) {
+	p := newPlace(t, limited(10_000), func(o *Options) { o.Sync = SyncInterval })
+	finished := p.finishedRun("a", 0, 20_000)
+	p.write(host("b"), at(0, value("cpu", 1)))
+	p.write(host("b"), at(1, value("cpu", 2)))
+	p.write(host("c"), padded(1, 20_000))
+	largest := p.runs["host c"].path
+	p.now = p.now.Add(p.Interval)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, p.Tend(over))
+	assertExists(t, finished)
+	assertExists(t, largest)
+	assert.True(t, p.runs["host b"].dirty)
+	require.NoError(t, p.Tend(t.Context()))
+	assertMissing(t, finished)
+	assertMissing(t, largest)
+	assert.False(t, p.runs["host b"].dirty)
+	assert.Zero(t, p.logged("Cannot keep"))
 }
 
 func TestAFailedSyncIsTriedAgain(t *testing.T) {

@@ -6,6 +6,7 @@
 package runs
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -256,14 +257,17 @@ func (s *Store) leave(key string) {
 
 // Tend does what is due from time to time: it makes runs safe, and removes the
 // oldest ones. That they cannot be removed is logged, and no error: it keeps nothing
-// from being written.
-func (s *Store) Tend() error {
-	s.enforce()
+// from being written. When ctx ends it stops, without an error; the next call goes on.
+func (s *Store) Tend(ctx context.Context) error {
+	s.enforce(ctx)
 	if s.Sync != SyncInterval {
 		return nil
 	}
 	var errs []error
 	for _, r := range s.runs {
+		if ctx.Err() != nil {
+			break
+		}
 		if r.dirty && s.Now().Sub(r.synced) >= s.Interval {
 			errs = append(errs, r.sync(s.Now()))
 		}

@@ -167,7 +167,7 @@ func TestALogThatWasNotEndedStaysAsItIs(t *testing.T) {
 
 	p := newPlace(t, in(crashed.Directory), func(o *Options) { o.MaxTotal = 1 << 20 })
 	p.write(host("a"), at(2, value("n", 3)))
-	require.NoError(t, p.Tend())
+	require.NoError(t, p.Tend(t.Context()))
 	require.NoError(t, p.Close())
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestHistoriesAreBounded(t *testing.T) {
 func TestFinishOfWhatIsNotOpen(t *testing.T) {
 	p := newPlace(t)
 	require.NoError(t, p.Finish("host a"))
-	require.NoError(t, p.Tend())
+	require.NoError(t, p.Tend(t.Context()))
 	require.NoError(t, p.Close())
 	assertMissing(t, p.Directory)
 }
