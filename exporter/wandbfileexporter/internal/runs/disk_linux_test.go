@@ -4,6 +4,7 @@
 package runs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -145,4 +146,46 @@ func TestARunThatCannotBeRemovedDoesNotKeepTheOthers(t *testing.T) {
 	assertMissing(t, oldest)
 	assertExists(t, p.runs["host d"].path)
 	require.NoError(t, p.Close())
+}
+
+// breakLog gives a run a file that the system refuses to write into.
+func (p *place) breakLog(key string) {
+	p.t.Helper()
+	file, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
+	require.NoError(p.t, err)
+	if _, err := file.Write([]byte{0}); !errors.Is(err, unix.EIO) { // address 0 is nobody's
+		p.t.Skipf("the file can be written, or fails otherwise: %v", err)
+	}
+	require.NoError(p.t, p.runs[key].file.Close())
+	p.runs[key].file = file
+}
+
+func TestABrokenLogIsLeft(t *testing.T) {
+	p := newPlace(t)
+	p.write(host("a"), at(0, value("n", 0)))
+	p.breakLog("host a")
+	r := at(1, value("n", 1))
+	require.ErrorIs(t, p.Write(host("a"), r), unix.EIO)
+	p.write(host("a"), r)
+	p.write(host("a"), at(2, value("n", 2)))
+	require.NoError(t, p.Close())
+	files := p.read()
+	require.Len(t, files, 2)
+	assert.Equal(t, []string{"0"}, texts("n", files[0]))
+	assert.Nil(t, exitOf(files[0]))
+	assert.Equal(t, []string{"1", "2"}, texts("n", files[1]))
+	assert.NotNil(t, exitOf(files[1]))
+	assert.Equal(t, 1, p.logged("is broken"))
+	assert.Zero(t, p.work.Opened)
+}
+
+func TestABrokenLogHasNoEnd(t *testing.T) {
+	p := newPlace(t)
+	p.write(host("a"), at(0, value("n", 0)))
+	p.breakLog("host a")
+	require.NoError(t, p.Finish("host a"))
+	assert.Empty(t, p.runs)
+	assert.Equal(t, 1, p.logged("is broken"))
+	p.write(host("a"), at(1, value("n", 1)))
+	assert.Equal(t, []string{"0", "1"}, texts("n", p.read()...))
 }

@@ -44,6 +44,8 @@ type run struct {
 	appended *Record
 	// filled: a record is in the log. exited: the exit record is.
 	filled, exited bool
+	// broken: the log will not take another byte, whatever becomes of the disk.
+	broken bool
 	// dirty: the file has what may not survive a crash of the machine.
 	dirty  bool
 	synced time.Time
@@ -105,6 +107,7 @@ func (s *Store) create(subject *Subject, id string, start time.Time) (_ *run, er
 func (r *run) Write(b []byte) (int, error) {
 	n, err := r.file.Write(b)
 	r.dirty = r.dirty || n > 0
+	r.broken = r.broken || errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.EIO)
 	r.did(Work{Bytes: int64(n)})
 	return n, err
 }

@@ -134,6 +134,10 @@ func (s *Store) runFor(subject *Subject, r *Record) (*run, error) {
 		s.leave(subject.Key)
 		open = false
 	}
+	if open && current.broken {
+		s.abandon(subject.Key)
+		open = false
+	}
 	if open && (current.appended == r || !s.due(current, r)) {
 		return current, nil
 	}
@@ -228,7 +232,11 @@ func (s *Store) Finish(key string) error {
 func (s *Store) finish(key string) error {
 	r := s.runs[key]
 	before := r.log.Size()
-	if err := r.exit(); err != nil {
+	switch err := r.exit(); {
+	case err != nil && r.broken:
+		s.abandon(key)
+		return nil
+	case err != nil:
 		return fmt.Errorf("ending a run: %w", err)
 	}
 	s.limit.grown += r.log.Size() - before
@@ -239,6 +247,13 @@ func (s *Store) finish(key string) error {
 	}
 	s.leave(key)
 	return nil
+}
+
+// abandon leaves a run whose log is broken: to try again would keep what comes after
+// from being written, for ever.
+func (s *Store) abandon(key string) {
+	s.Logger.Error("The log of a run is broken, and has no end; going on in a new one", zap.String("path", s.runs[key].path))
+	s.leave(key)
 }
 
 // leave closes an open run, and remembers where the next one goes on.
