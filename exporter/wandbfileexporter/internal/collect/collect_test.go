@@ -461,5 +461,10 @@ func TestDescribedGPUsAreBounded(t *testing.T) {
 	for i := range 2 * maxGPUs {
 		gpuTemp(s, 0, i, "nvidia")
 	}
-	assert.Len(t, newRig(t).add(s.md).Sources()[0].Subject().GPUs, maxGPUs)
+	r := newRig(t).add(s.md)
+	assert.Len(t, r.Sources()[0].Subject().GPUs, maxGPUs)
+	assert.Len(t, r.Sources()[0].owners, maxGPUs)
+	r.take()
+	r.add(of(hostAttrs).gauge("gpu.smClock", 1, 1, "gpu_index", 0, "gpu_vendor", "amd").md)
+	assert.Equal(t, []string{"gpu.0.smClock/l:amd=1"}, keys(r.take()[host]), "those that are known still are")
 }

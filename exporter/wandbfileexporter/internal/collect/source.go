@@ -135,15 +135,16 @@ func (s *Source) newSlot(key string, attrs pcommon.Map) *slot {
 
 // owner returns the maker whose GPU of that number came first.
 func (s *Source) owner(g runs.GPU) string {
-	if g.Vendor == "" || len(s.owners) >= maxGPUs {
-		return g.Vendor
+	if g.Vendor == "" {
+		return ""
 	}
-	first, known := s.owners[g.Index]
-	if !known {
+	if first, known := s.owners[g.Index]; known {
+		return first
+	}
+	if len(s.owners) < maxGPUs {
 		s.owners[g.Index] = g.Vendor
-		return g.Vendor
 	}
-	return first
+	return g.Vendor
 }
 
 // describe remembers the GPU of a point.
