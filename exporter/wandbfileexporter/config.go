@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -133,6 +134,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	refuse(c.Directory == "", "directory: must be set, e.g. /var/lib/wandbsys/wandb")
+	refuse(strings.HasPrefix(c.Directory, "~"), "directory: ~ is not expanded; write ${env:HOME}, is %q", c.Directory)
 	switch c.Runs {
 	case runsHost, runsWorkloads, runsBoth:
 	default:
@@ -156,6 +158,9 @@ func (c *Config) Validate() error {
 		"rotation::max_age: must be at least twice the interval (%s), or 0 for none, is %s", c.Interval, c.Rotation.MaxAge)
 	refuse(c.MaxDiskMegabytes < 0, "max_disk_megabytes: must not be negative, is %d", c.MaxDiskMegabytes)
 	refuse(c.MaxDiskMegabytes > maxMegabytes, "max_disk_megabytes: must be at most %d, is %d", int64(maxMegabytes), c.MaxDiskMegabytes)
+	// With room for less, what was kept would go together with the run that grew too large.
+	refuse(c.MaxDiskMegabytes > 0 && c.MaxDiskMegabytes/2 < c.Rotation.MaxMegabytes,
+		"max_disk_megabytes: must be at least twice rotation::max_megabytes (%d), or 0 for none, is %d", c.Rotation.MaxMegabytes, c.MaxDiskMegabytes)
 	refuse(c.Timeout.Timeout <= 0, "timeout: must be positive, since a file system may never answer, is %s", c.Timeout.Timeout)
 	refuse(c.MaxRuns < 1, "max_runs: must be at least 1, is %d", c.MaxRuns)
 	refuse(c.Queue.HasValue() && c.Queue.Get().NumConsumers > 1,

@@ -105,7 +105,10 @@ func TestWrongTemplatesMakeNoExporter(t *testing.T) {
 
 func TestConfigThatIsWrong(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"directory: must be set, e.g. /var/lib/wandbsys/wandb":   func(c *Config) { c.Directory = "" },
+		"directory: must be set, e.g. /var/lib/wandbsys/wandb": func(c *Config) { c.Directory = "" },
+		`directory: ~ is not expanded; write ${env:HOME}, is "~/wandb"`: func(c *Config) {
+			c.Directory = "~/wandb"
+		},
 		`runs: unknown value "all"; use host, workloads or both`: func(c *Config) { c.Runs = "all" },
 		`fsync: unknown value ""; use never, interval or record`: func(c *Config) { c.Fsync = "" },
 		"interval: must be at least 100ms, is 99ms":              func(c *Config) { c.Interval = 99 * time.Millisecond },
@@ -119,11 +122,14 @@ func TestConfigThatIsWrong(t *testing.T) {
 			c.Rotation.MaxAge = 29 * time.Second
 		},
 		"max_disk_megabytes: must not be negative, is -1": func(c *Config) { c.MaxDiskMegabytes = -1 },
+		"max_disk_megabytes: must be at least twice rotation::max_megabytes (100), or 0 for none, is 199": func(c *Config) {
+			c.MaxDiskMegabytes = 199
+		},
 		"timeout: must be positive, since a file system may never answer, is 0s": func(c *Config) {
 			c.Timeout.Timeout = 0
 		},
 		"rotation::max_megabytes: must be at most 8796093022207, is 8796093022208": func(c *Config) {
-			c.Rotation.MaxMegabytes = 1 << 43
+			c.Rotation.MaxMegabytes, c.MaxDiskMegabytes = 1<<43, 0
 		},
 		"max_disk_megabytes: must be at most 8796093022207, is 17592186044417": func(c *Config) {
 			c.MaxDiskMegabytes = 1<<44 + 1
@@ -158,6 +164,20 @@ func TestReceiversMustNotWaitForEver(t *testing.T) {
 			require.NoError(t, cfg.Validate())
 			cfg.Retry.MaxElapsedTime, cfg.Retry.Enabled = 0, false
 			require.NoError(t, cfg.Validate())
+		})
+	}
+}
+
+func TestALimitForTheDiskThatIsRight(t *testing.T) {
+	for name, c := range map[string]struct{ run, disk int64 }{
+		"twice a run":      {run: 50, disk: 100},
+		"no limit":         {run: 1 << 40, disk: 0},
+		"runs of any size": {run: 0, disk: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := defaultConfig()
+			cfg.Directory, cfg.Rotation.MaxMegabytes, cfg.MaxDiskMegabytes = "data", c.run, c.disk
+			assert.NoError(t, cfg.Validate())
 		})
 	}
 }

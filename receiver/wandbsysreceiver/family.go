@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/scraper/scrapererror"
 	"go.uber.org/zap"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/datapoints"
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers"
 )
@@ -171,7 +172,7 @@ func measurements(md pmetric.Metrics) int {
 		for _, sm := range rm.ScopeMetrics().All() {
 			for _, m := range sm.Metrics().All() {
 				if !strings.HasPrefix(m.Name(), ownPrefix) {
-					n += pointCount(m)
+					n += datapoints.Count(m)
 				}
 			}
 		}
@@ -185,7 +186,7 @@ func keepPoints(md pmetric.Metrics, n int) {
 		rm.ScopeMetrics().RemoveIf(func(sm pmetric.ScopeMetrics) bool {
 			sm.Metrics().RemoveIf(func(m pmetric.Metric) bool {
 				n -= keepOfMetric(m, max(n, 0))
-				return pointCount(m) == 0
+				return datapoints.Count(m) == 0
 			})
 			return sm.Metrics().Len() == 0
 		})
@@ -213,22 +214,6 @@ func keepOfMetric(m pmetric.Metric, n int) int {
 		m.Summary().DataPoints().RemoveIf(func(pmetric.SummaryDataPoint) bool { return over() })
 	}
 	return min(kept, n)
-}
-
-func pointCount(m pmetric.Metric) int {
-	switch m.Type() {
-	case pmetric.MetricTypeGauge:
-		return m.Gauge().DataPoints().Len()
-	case pmetric.MetricTypeSum:
-		return m.Sum().DataPoints().Len()
-	case pmetric.MetricTypeHistogram:
-		return m.Histogram().DataPoints().Len()
-	case pmetric.MetricTypeExponentialHistogram:
-		return m.ExponentialHistogram().DataPoints().Len()
-	case pmetric.MetricTypeSummary:
-		return m.Summary().DataPoints().Len()
-	}
-	return 0
 }
 
 // log says what changed. What began to fail is the controller's to log.

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/datapoints"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/exposition"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/series"
 )
@@ -384,7 +385,7 @@ func (w *writer) finish(markers bool) {
 	if markers {
 		w.stale()
 	}
-	w.out.RemoveIf(isEmpty)
+	w.out.RemoveIf(func(m pmetric.Metric) bool { return datapoints.Count(m) == 0 })
 	w.tracker.End()
 	w.owned = nil
 }

@@ -511,8 +511,3 @@ func TestNumbersStay(t *testing.T) {
 		`openmetrics.e.m: Gauge, unit "", ""`, "  {#=3 a=4} 1 @7200", "  {#=0 a=1} 2 @7200",
 	}, l.scrape(2*time.Hour, "m{a=\"4\"} 1\nm{a=\"1\"} 2\n"))
 }
-
-func TestAnEmptyMetricIsLeftOut(t *testing.T) {
-	metrics := pmetric.NewMetricSlice()
-	assert.True(t, isEmpty(metrics.AppendEmpty()))
-}

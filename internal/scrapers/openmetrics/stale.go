@@ -76,20 +76,3 @@ func appendPoint(m pmetric.Metric) point {
 	}
 	return m.Gauge().DataPoints().AppendEmpty()
 }
-
-func isEmpty(m pmetric.Metric) bool {
-	switch m.Type() {
-	case pmetric.MetricTypeGauge:
-		return m.Gauge().DataPoints().Len() == 0
-	case pmetric.MetricTypeSum:
-		return m.Sum().DataPoints().Len() == 0
-	case pmetric.MetricTypeHistogram:
-		return m.Histogram().DataPoints().Len() == 0
-	case pmetric.MetricTypeExponentialHistogram:
-		return m.ExponentialHistogram().DataPoints().Len() == 0
-	case pmetric.MetricTypeSummary:
-		return m.Summary().DataPoints().Len() == 0
-	case pmetric.MetricTypeEmpty:
-	}
-	return true
-}

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
 	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/runs"
+	"github.com/wandbsys/otelcol-wandbsys/internal/datapoints"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 )
 
@@ -131,7 +132,7 @@ func (a *adder) add(scope pcommon.InstrumentationScope, own bool, m pmetric.Metr
 		points = m.Sum().DataPoints()
 		kind = kindOf(m.Sum())
 	default:
-		a.drop(a.reason(own, Histogram), pointsOf(m))
+		a.drop(a.reason(own, Histogram), datapoints.Count(m))
 		return
 	}
 	var key naming.Key
@@ -266,19 +267,6 @@ func (a *adder) reason(own bool, of string) string {
 func (a *adder) drop(reason string, n int) {
 	if n > 0 {
 		a.tally[reason] += n
-	}
-}
-
-func pointsOf(m pmetric.Metric) int {
-	switch m.Type() {
-	case pmetric.MetricTypeHistogram:
-		return m.Histogram().DataPoints().Len()
-	case pmetric.MetricTypeExponentialHistogram:
-		return m.ExponentialHistogram().DataPoints().Len()
-	case pmetric.MetricTypeSummary:
-		return m.Summary().DataPoints().Len()
-	default:
-		return 0
 	}
 }
 
