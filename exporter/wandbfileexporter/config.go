@@ -6,7 +6,6 @@ package wandbfileexporter
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -28,8 +27,8 @@ const (
 
 const (
 	megabyte = 1 << 20
-	// maxMegabytes are as many as can be counted in bytes.
-	maxMegabytes = math.MaxInt64 / megabyte
+	// maxMegabytes are no more than can be counted in bytes.
+	maxMegabytes = 1 << 42
 	minInterval  = 100 * time.Millisecond
 )
 
@@ -58,7 +57,7 @@ type Config struct {
 	Rotation Rotation `mapstructure:"rotation"`
 	// MaxDiskMegabytes is how much room all runs of ours in the directory may take;
 	// the oldest finished ones are removed. 0 is any.
-	MaxDiskMegabytes int64 `mapstructure:"max_disk_megabytes"`
+	MaxDiskMegabytes float64 `mapstructure:"max_disk_megabytes"`
 	// MaxRuns is how many runs may be open.
 	MaxRuns int `mapstructure:"max_runs"`
 	// IdleTimeout is after how long without data a run is finished. 0 is never.
@@ -94,9 +93,19 @@ func (c *Config) names() (runs.Names, error) {
 	return names, errors.Join(errs...)
 }
 
+// sizes returns the bytes that one log and all logs may have, 0 for any number. One
+// log has at most half of all: else what was kept would go together with it.
+func (c *Config) sizes() (one, all int64) {
+	one, all = int64(c.Rotation.MaxMegabytes*megabyte), int64(c.MaxDiskMegabytes*megabyte)
+	if all > 0 && (one == 0 || one > all/2) {
+		one = all / 2
+	}
+	return one, all
+}
+
 // Rotation bounds one run. 0 is no limit.
 type Rotation struct {
-	MaxMegabytes int64         `mapstructure:"max_megabytes"`
+	MaxMegabytes float64       `mapstructure:"max_megabytes"`
 	MaxAge       time.Duration `mapstructure:"max_age"`
 }
 
@@ -151,16 +160,14 @@ func (c *Config) Validate() error {
 	refuse(c.IdleTimeout < 0, "idle_timeout: must not be negative, is %s", c.IdleTimeout)
 	refuse(c.IdleTimeout > 0 && c.IdleTimeout < 2*c.Interval,
 		"idle_timeout: must be at least twice the interval (%s), or 0 for never, is %s", c.Interval, c.IdleTimeout)
-	refuse(c.Rotation.MaxMegabytes < 0, "rotation::max_megabytes: must not be negative, is %d", c.Rotation.MaxMegabytes)
-	refuse(c.Rotation.MaxMegabytes > maxMegabytes, "rotation::max_megabytes: must be at most %d, is %d", int64(maxMegabytes), c.Rotation.MaxMegabytes)
+	megabytes := func(key string, n float64) {
+		refuse(!(n >= 0 && n <= maxMegabytes), "%s: must be from 0 (no limit) to %d, is %v", key, int64(maxMegabytes), n)
+	}
+	megabytes("rotation::max_megabytes", c.Rotation.MaxMegabytes)
+	megabytes("max_disk_megabytes", c.MaxDiskMegabytes)
 	refuse(c.Rotation.MaxAge < 0, "rotation::max_age: must not be negative, is %s", c.Rotation.MaxAge)
 	refuse(c.Rotation.MaxAge > 0 && c.Rotation.MaxAge < 2*c.Interval,
 		"rotation::max_age: must be at least twice the interval (%s), or 0 for none, is %s", c.Interval, c.Rotation.MaxAge)
-	refuse(c.MaxDiskMegabytes < 0, "max_disk_megabytes: must not be negative, is %d", c.MaxDiskMegabytes)
-	refuse(c.MaxDiskMegabytes > maxMegabytes, "max_disk_megabytes: must be at most %d, is %d", int64(maxMegabytes), c.MaxDiskMegabytes)
-	// With room for less, what was kept would go together with the run that grew too large.
-	refuse(c.MaxDiskMegabytes > 0 && c.MaxDiskMegabytes/2 < c.Rotation.MaxMegabytes,
-		"max_disk_megabytes: must be at least twice rotation::max_megabytes (%d), or 0 for none, is %d", c.Rotation.MaxMegabytes, c.MaxDiskMegabytes)
 	refuse(c.Timeout.Timeout <= 0, "timeout: must be positive, since a file system may never answer, is %s", c.Timeout.Timeout)
 	refuse(c.MaxRuns < 1, "max_runs: must be at least 1, is %d", c.MaxRuns)
 	refuse(c.Queue.HasValue() && c.Queue.Get().NumConsumers > 1,

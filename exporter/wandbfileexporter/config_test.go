@@ -4,6 +4,7 @@
 package wandbfileexporter
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -116,23 +117,17 @@ func TestConfigThatIsWrong(t *testing.T) {
 		"idle_timeout: must be at least twice the interval (15s), or 0 for never, is 29s": func(c *Config) {
 			c.IdleTimeout = 29 * time.Second
 		},
-		"rotation::max_megabytes: must not be negative, is -1": func(c *Config) { c.Rotation.MaxMegabytes = -1 },
-		"rotation::max_age: must not be negative, is -1s":      func(c *Config) { c.Rotation.MaxAge = -time.Second },
+		"rotation::max_megabytes: must be from 0 (no limit) to 4398046511104, is -1": func(c *Config) { c.Rotation.MaxMegabytes = -1 },
+		"rotation::max_age: must not be negative, is -1s":                            func(c *Config) { c.Rotation.MaxAge = -time.Second },
 		"rotation::max_age: must be at least twice the interval (15s), or 0 for none, is 29s": func(c *Config) {
 			c.Rotation.MaxAge = 29 * time.Second
 		},
-		"max_disk_megabytes: must not be negative, is -1": func(c *Config) { c.MaxDiskMegabytes = -1 },
-		"max_disk_megabytes: must be at least twice rotation::max_megabytes (100), or 0 for none, is 199": func(c *Config) {
-			c.MaxDiskMegabytes = 199
-		},
+		"max_disk_megabytes: must be from 0 (no limit) to 4398046511104, is NaN": func(c *Config) { c.MaxDiskMegabytes = math.NaN() },
 		"timeout: must be positive, since a file system may never answer, is 0s": func(c *Config) {
 			c.Timeout.Timeout = 0
 		},
-		"rotation::max_megabytes: must be at most 8796093022207, is 8796093022208": func(c *Config) {
-			c.Rotation.MaxMegabytes, c.MaxDiskMegabytes = 1<<43, 0
-		},
-		"max_disk_megabytes: must be at most 8796093022207, is 17592186044417": func(c *Config) {
-			c.MaxDiskMegabytes = 1<<44 + 1
+		"max_disk_megabytes: must be from 0 (no limit) to 4398046511104, is 1.7592186044416e+13": func(c *Config) {
+			c.MaxDiskMegabytes = 1 << 44
 		},
 		"max_runs: must be at least 1, is 0": func(c *Config) { c.MaxRuns = 0 },
 		"sending_queue::num_consumers: must be 1, since records are written in the order of their times": func(c *Config) {
@@ -168,16 +163,26 @@ func TestReceiversMustNotWaitForEver(t *testing.T) {
 	}
 }
 
-func TestALimitForTheDiskThatIsRight(t *testing.T) {
-	for name, c := range map[string]struct{ run, disk int64 }{
-		"twice a run":      {run: 50, disk: 100},
-		"no limit":         {run: 1 << 40, disk: 0},
-		"runs of any size": {run: 0, disk: 1},
+func TestOneLogHasAtMostHalfOfTheDisk(t *testing.T) {
+	const mib = 1 << 20
+	for name, c := range map[string]struct {
+		rotation, disk float64
+		one, all       int64
+	}{
+		"the defaults":         {100, 2048, 100 * mib, 2048 * mib},
+		"a small disk":         {100, 50, 25 * mib, 50 * mib},
+		"logs of any size":     {0, 10, 5 * mib, 10 * mib},
+		"a disk without limit": {100, 0, 100 * mib, 0},
+		"no limits":            {0, 0, 0, 0},
+		"fractions":            {0.5, 1.5, mib / 2, mib * 3 / 2},
+		"the most":             {maxMegabytes, maxMegabytes, maxMegabytes / 2 * mib, maxMegabytes * mib},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := defaultConfig()
-			cfg.Directory, cfg.Rotation.MaxMegabytes, cfg.MaxDiskMegabytes = "data", c.run, c.disk
-			assert.NoError(t, cfg.Validate())
+			cfg.Directory, cfg.Rotation.MaxMegabytes, cfg.MaxDiskMegabytes = "data", c.rotation, c.disk
+			require.NoError(t, cfg.Validate())
+			one, all := cfg.sizes()
+			assert.Equal(t, []int64{c.one, c.all}, []int64{one, all})
 		})
 	}
 }

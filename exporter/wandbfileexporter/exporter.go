@@ -78,6 +78,7 @@ func newExporter(set exporter.Settings, cfg *Config) (*fileExporter, error) {
 	if err != nil {
 		return nil, err
 	}
+	one, all := cfg.sizes()
 	telemetry, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("making the exporter's own metrics: %w", err)
@@ -87,9 +88,8 @@ func newExporter(set exporter.Settings, cfg *Config) (*fileExporter, error) {
 	e.store = runs.New(runs.Options{
 		Directory: cfg.Directory,
 		Names:     names,
-		MaxSize:   cfg.Rotation.MaxMegabytes * megabyte, MaxAge: cfg.Rotation.MaxAge,
-		MaxTotal: cfg.MaxDiskMegabytes * megabyte,
-		Sync:     cfg.Fsync, Interval: cfg.Interval,
+		MaxSize:   one, MaxAge: cfg.Rotation.MaxAge, MaxTotal: all,
+		Sync: cfg.Fsync, Interval: cfg.Interval,
 		Producer: runs.Producer{Name: producer, Version: set.BuildInfo.Version},
 		Logger:   set.Logger, Now: time.Now, Did: e.did,
 	})
