@@ -121,7 +121,7 @@ func createDefaultConfig() component.Config {
 		Project:          "wandbsys",
 		Group:            "{slurm.job.id|wandb.run_id|host.name}",
 		JobType:          "{wandbsys.workload.kind|'host'}",
-		DisplayName:      "{service.instance.id|host.name}",
+		DisplayName:      "{service.instance.id|k8s.pod.name|container.name|host.name|service.name}",
 		Tags:             []string{"wandbsys"},
 		Rotation:         Rotation{MaxMegabytes: 100, MaxAge: 24 * time.Hour},
 		MaxDiskMegabytes: 2048,

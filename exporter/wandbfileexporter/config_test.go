@@ -49,7 +49,7 @@ func TestConfigIsRead(t *testing.T) {
 				Project:     "wandbsys",
 				Group:       "{slurm.job.id|wandb.run_id|host.name}",
 				JobType:     "{wandbsys.workload.kind|'host'}",
-				DisplayName: "{service.instance.id|host.name}",
+				DisplayName: "{service.instance.id|k8s.pod.name|container.name|host.name|service.name}",
 				Tags:        []string{"wandbsys"},
 				Rotation:    Rotation{MaxMegabytes: 100, MaxAge: 24 * time.Hour}, MaxDiskMegabytes: 2048,
 				MaxRuns: 512, IdleTimeout: 5 * time.Minute, Fsync: runs.SyncNever,

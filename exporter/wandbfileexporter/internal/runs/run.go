@@ -107,9 +107,15 @@ func (s *Store) create(subject *Subject, id string, start time.Time) (_ *run, er
 func (r *run) Write(b []byte) (int, error) {
 	n, err := r.file.Write(b)
 	r.dirty = r.dirty || n > 0
-	r.broken = r.broken || errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.EIO)
+	r.check(err)
 	r.did(Work{Bytes: int64(n)})
 	return n, err
+}
+
+// check finds a log broken. After a sync that fails it may have a hole, of which the
+// next sync says nothing.
+func (r *run) check(err error) {
+	r.broken = r.broken || errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.EIO)
 }
 
 func (r *run) flush() error { return r.log.Flush() }
@@ -120,6 +126,7 @@ func (r *run) sync(now time.Time) error {
 		return nil
 	}
 	if err := r.file.Sync(); err != nil {
+		r.check(err)
 		return fmt.Errorf("making a run safe: %w", err)
 	}
 	r.dirty, r.synced = false, now
