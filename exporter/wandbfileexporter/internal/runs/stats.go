@@ -17,6 +17,8 @@ const (
 	maxLine = 900_000
 	// itemCost is what a value takes in such a line besides key and number: `"system.": ,`.
 	itemCost = 12
+	// maxEscape is what a byte takes at most: \u00XX.
+	maxEscape = 6
 
 	// itemBytes is the most that a value takes in a log besides its key: five tags,
 	// lengths of at most 3 bytes, and a number of at most 25 characters. recordBytes is
@@ -85,6 +87,13 @@ func (s *scratch) prepare(r *run, record *Record) {
 
 // fitting returns how many of the items fit into one record, at least one.
 func fitting(items []*wandbpb.Item) int {
+	most := 0
+	for _, it := range items {
+		most += itemCost + maxEscape*len(it.Key) + len(it.ValueJson)
+	}
+	if most <= maxLine { // as nearly always: it need not be looked at what is escaped
+		return len(items)
+	}
 	size := 0
 	for i, it := range items {
 		size += itemCost + jsonLen(it.Key) + len(it.ValueJson)
@@ -101,7 +110,7 @@ func jsonLen(text string) int {
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c < ' ', c == '"', c == '\\', c == '<', c == '>', c == '&', c >= utf8.RuneSelf:
-			n += 5 // \u00XX
+			n += maxEscape - 1
 		}
 	}
 	return n
