@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -92,18 +93,54 @@ func TestWandbFileAfterAKill(t *testing.T) {
 }
 
 // Runs of a megabyte each follow one another without a gap.
-func TestWandbFileRotation(t *testing.T) {
-	directory, file := t.TempDir(), jsonFile(t)
-	// Disks are cheap to read, and their tags are long.
+// talkativeHost is a receiver that measures much, often: disks are cheap to read, and
+// their tags are long.
+func talkativeHost(t *testing.T) string {
+	t.Helper()
 	var disks []string
 	for i := range 200 {
 		disk := filepath.Join(t.TempDir(), strings.Repeat("long", 40)+strconv.Itoa(i))
 		require.NoError(t, os.Mkdir(disk, 0o755))
 		disks = append(disks, disk)
 	}
+	return "wandbsys: {collection_interval: 200ms, initial_delay: 0s, host_name: node, workloads: {discover: []}, " +
+		"scrapers: {host: {max_series: 10000, disk_paths: ['" + strings.Join(disks, "', '") + "']}}}"
+}
+
+func TestWandbFileDiskLimit(t *testing.T) {
+	directory := t.TempDir()
+	theirs := filepath.Join(directory, "offline-run-20260101_000000-theirs", "run-theirs.wandb")
+	require.NoError(t, os.Mkdir(filepath.Dir(theirs), 0o755))
+	content := []byte(strings.Repeat("W&B's own", mebi/4))
+	require.NoError(t, os.WriteFile(theirs, content, 0o600))
+
+	p := startCollector(t, settings{receivers: talkativeHost(t), exporters: wandbFile(directory, "max_disk_megabytes: 1")})
+	p.waitFor("the seventh run", func() bool {
+		runs, _ := filepath.Glob(filepath.Join(directory, "*-7"))
+		return len(runs) > 0
+	})
+	p.stop()
+	assert.Zero(t, p.exitCode())
+	assert.Empty(t, fileErrors(p))
+
+	got, err := os.ReadFile(theirs)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(content, got), "what W&B wrote is as it was")
+	require.NoError(t, os.RemoveAll(filepath.Dir(theirs)))
+	var size int64
+	runs := readRuns(t, directory)
+	for _, f := range runs {
+		assert.LessOrEqual(t, f.Good, int64(mebi/2), "one log has at most half of the room")
+		size += f.Good
+	}
+	assert.Less(t, size, int64(2*mebi), "three were written; it is looked once a second")
+	assert.Less(t, len(runs), 7, "the oldest ones are gone")
+}
+
+func TestWandbFileRotation(t *testing.T) {
+	directory, file := t.TempDir(), jsonFile(t)
 	p := startCollector(t, settings{
-		receivers: "wandbsys: {collection_interval: 200ms, initial_delay: 0s, host_name: node, workloads: {discover: []}, " +
-			"scrapers: {host: {max_series: 10000, disk_paths: ['" + strings.Join(disks, "', '") + "']}}}",
+		receivers: talkativeHost(t),
 		exporters: "file: {path: " + file + "}\n" + wandbFile(directory, "rotation: {max_megabytes: 1}"),
 	})
 	for n := range 3 {
