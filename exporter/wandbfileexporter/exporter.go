@@ -239,10 +239,9 @@ func (e *fileExporter) waiting() bool {
 	return false
 }
 
-// drain writes the records that are closed, and then does what else is to be done.
-func (e *fileExporter) drain(ctx context.Context, more ...func() error) error {
-	write := func() error { return e.write(ctx) }
-	return e.call(ctx, append([]func() error{write}, more...)...)
+// drain writes the records that are closed.
+func (e *fileExporter) drain(ctx context.Context) error {
+	return e.call(ctx, func() error { return e.write(ctx) })
 }
 
 // call does what uses the store, all of it even if something fails. It comes back
@@ -361,7 +360,7 @@ func (e *fileExporter) shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	e.slot.Settle(ctx) // the call that stop cut short
-	if err := e.drain(ctx, e.store.Close); err != nil {
+	if err := e.call(ctx, func() error { return e.write(ctx) }, e.store.Close); err != nil {
 		return fmt.Errorf("ending the runs in %s: %w", e.cfg.Directory, err)
 	}
 	return nil

@@ -18,9 +18,10 @@ const (
 	SourceDCGM  = "dcgm"
 )
 
+// LabelMark begins the label suffix of W&B's SDK: `cpu/l:LABEL`.
+const LabelMark = "/l:"
+
 const (
-	// labelMark begins the label suffix of W&B's SDK: `cpu/l:LABEL`.
-	labelMark = "/l:"
 	// maxNames bounds the remembered names; beyond it they are forgotten and
 	// made again. A node with 16 GPUs has some 500.
 	maxNames = 1 << 14
@@ -64,7 +65,7 @@ func New(style Style, label string) *Expander {
 		return e
 	}
 	if style == SDK && label != "" {
-		e.suffix = labelMark + label
+		e.suffix = LabelMark + label
 	}
 	e.dynamic = make(map[string]*rule)
 	e.names = make(map[string]*fullName)

@@ -142,7 +142,7 @@ func (m *meaning) appendSuffix(buf []byte, r *rule, end int, attrs pcommon.Map, 
 	if label == "" {
 		return buf
 	}
-	return append(append(buf, labelMark...), label...)
+	return append(append(buf, LabelMark...), label...)
 }
 
 func (k *Keys) read(name string, dcgm bool) *meaning {

@@ -25,7 +25,7 @@ import (
 func Parse(key string) (metric string, attrs map[string]string, label string, ok bool) {
 	for end := range tagEnds(key) {
 		if metric, attrs, ok = parseTag(key[:end]); ok {
-			return metric, attrs, strings.TrimPrefix(key[end:], labelMark), true
+			return metric, attrs, strings.TrimPrefix(key[end:], LabelMark), true
 		}
 	}
 	return "", nil, "", false
@@ -36,8 +36,8 @@ func Parse(key string) (metric string, attrs map[string]string, label string, ok
 func tagEnds(name string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for from := 0; ; {
-			i := strings.Index(name[from:], labelMark)
-			if i < 0 || from+i+len(labelMark) == len(name) {
+			i := strings.Index(name[from:], LabelMark)
+			if i < 0 || from+i+len(LabelMark) == len(name) {
 				break
 			}
 			if !yield(from + i) {

@@ -203,7 +203,7 @@ func hasTwoReadings(value, tag string) bool {
 		if !strings.HasPrefix(other.tag, "disk.{") {
 			continue
 		}
-		end := other.tag[strings.IndexByte(other.tag, '}')+1:] + labelMark
+		end := other.tag[strings.IndexByte(other.tag, '}')+1:] + LabelMark
 		if strings.Contains(value, end) {
 			return true
 		}
@@ -231,7 +231,7 @@ func FuzzParse(f *testing.F) {
 		if !ok {
 			return
 		}
-		tag := strings.TrimSuffix(key, labelMark+label)
+		tag := strings.TrimSuffix(key, LabelMark+label)
 		if label == "" {
 			tag = key
 		}

@@ -110,7 +110,7 @@ func dcgmName(metric string) string {
 // appendNode appends the machine of a GPU as W&B does.
 func appendNode(buf []byte, attrs pcommon.Map) []byte {
 	mark := len(buf)
-	buf = append(buf, labelMark...)
+	buf = append(buf, LabelMark...)
 	value := len(buf)
 	if buf = appendAttr(buf, attrs, nodeKey); len(buf) == value {
 		return buf[:mark]

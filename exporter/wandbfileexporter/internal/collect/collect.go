@@ -25,7 +25,6 @@ import (
 const (
 	attrVendor = "gpu_vendor"
 	gpuPrefix  = "gpu."
-	labelMark  = "/l:"
 	// maxKey bounds a tag; a path has up to 4096 bytes.
 	maxKey = 8 << 10
 )
@@ -253,7 +252,7 @@ func appendUnknown(key []byte, name string, attrs pcommon.Map) []byte {
 	if attrs.Len() == 0 {
 		return key
 	}
-	return append(append(key, labelMark...), joined(attrs)...)
+	return append(append(key, naming.LabelMark...), joined(attrs)...)
 }
 
 // reason is of, but for metrics that are nobody's business here.
@@ -308,14 +307,3 @@ func (c *Collector) Forget(s *Source) {
 	delete(c.sources, s.key)
 	c.ordered = nil
 }
-
-// Ready returns the record of a source that is to be written next, nil if there is none.
-func (s *Source) Ready() *runs.Record {
-	if len(s.ready) == 0 {
-		return nil
-	}
-	return s.ready[0]
-}
-
-// Written takes the record away that Ready has given.
-func (s *Source) Written() { s.ready = slices.Delete(s.ready, 0, 1) }

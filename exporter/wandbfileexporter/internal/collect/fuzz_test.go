@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 )
 
 // FuzzAdd requires of any payload that keys are valid UTF-8, not too long and unique
@@ -76,7 +78,7 @@ func checkRecords(t *testing.T, r *rig) {
 			for _, it := range record.Items {
 				require.NotEmpty(t, it.Key)
 				require.True(t, utf8.ValidString(it.Key), "%q", it.Key)
-				require.LessOrEqual(t, len(it.Key), maxKey+maxVendor+len(labelMark))
+				require.LessOrEqual(t, len(it.Key), maxKey+maxVendor+len(naming.LabelMark))
 				require.False(t, seen[it.Key], "%q is there twice", it.Key)
 				seen[it.Key] = true
 			}

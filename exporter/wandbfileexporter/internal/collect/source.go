@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/runs"
+	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
 )
 
 const (
@@ -117,7 +118,7 @@ func (s *Source) slot(key []byte, attrs pcommon.Map) *slot {
 	if vendor == "" || vendor == sl.vendor {
 		return sl
 	}
-	key = append(append(key, labelMark...), vendor...)
+	key = append(append(key, naming.LabelMark...), vendor...)
 	if sl, known = s.slots[string(key)]; !known {
 		sl = s.newSlot(string(key), attrs)
 	}
@@ -153,7 +154,7 @@ func (s *Source) describe(attrs pcommon.Map) runs.GPU {
 		Vendor: vendorOf(attrs), Index: text(attrs, "gpu_index"),
 		UUID: text(attrs, "gpu_uuid"), Model: text(attrs, "gpu_model"),
 	}
-	id := g.Vendor + "/" + firstOf(g.UUID, g.Index)
+	id := g.Vendor + "/" + cmp.Or(g.UUID, g.Index)
 	if g.Vendor != "" && !s.workload && s.gpus[id] != g && len(s.gpus) < maxGPUs {
 		s.gpus[id] = g
 		s.snapshot = nil
@@ -244,3 +245,14 @@ func (s *Source) close() {
 
 // Key tells the source apart from others.
 func (s *Source) Key() string { return s.key }
+
+// Ready returns the record of a source that is to be written next, nil if there is none.
+func (s *Source) Ready() *runs.Record {
+	if len(s.ready) == 0 {
+		return nil
+	}
+	return s.ready[0]
+}
+
+// Written takes the record away that Ready has given.
+func (s *Source) Written() { s.ready = slices.Delete(s.ready, 0, 1) }

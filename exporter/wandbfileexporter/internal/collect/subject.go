@@ -4,6 +4,7 @@
 package collect
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -56,18 +57,18 @@ func (c *Collector) subjectOf(rm pmetric.ResourceMetrics) subject {
 	switch {
 	case isEndpoint:
 		// It belongs to the machine whose collector asks it, as in W&B's own runs.
-		return c.machine(firstOf(text(attrs, attrHost), machine), pcommon.NewMap())
+		return c.machine(cmp.Or(text(attrs, attrHost), machine), pcommon.NewMap())
 	case isPart:
 		return subject{key: "workload " + instance, workload: true, attributes: attrs}
 	case text(attrs, attrKind) != "":
 		return subject{key: "workload " + joined(attrs), workload: true, attributes: attrs}
 	default:
-		return c.machine(firstOf(text(attrs, attrHost), machine), attrs)
+		return c.machine(cmp.Or(text(attrs, attrHost), machine), attrs)
 	}
 }
 
 func (c *Collector) machine(host string, attrs pcommon.Map) subject {
-	host = firstOf(host, c.LocalHost)
+	host = cmp.Or(host, c.LocalHost)
 	return subject{key: "host " + host, host: host, attributes: attrs}
 }
 
@@ -92,13 +93,10 @@ func (c *Collector) foreign(attrs pcommon.Map) subject {
 
 // joined tells resources apart by all that they say.
 func joined(attrs pcommon.Map) string {
-	texts := make(map[string]string, attrs.Len())
-	for key, value := range attrs.All() {
-		texts[key] = value.AsString()
-	}
+	values := maps.Collect(attrs.All())
 	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(texts)) {
-		b.WriteString(key + "=" + texts[key] + ",")
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		b.WriteString(key + "=" + values[key].AsString() + ",")
 	}
 	return strings.TrimSuffix(b.String(), ",")
 }
@@ -109,13 +107,4 @@ func text(attrs pcommon.Map, key string) string {
 		return ""
 	}
 	return value.AsString()
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

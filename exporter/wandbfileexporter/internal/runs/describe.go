@@ -59,9 +59,8 @@ func (s *Subject) texts() map[string]string {
 	return texts
 }
 
-// runRecord describes a run. All texts in it are valid UTF-8, as protobuf wants.
-func (s *Store) runRecord(subject *Subject, id string, start time.Time) *wandbpb.RunRecord {
-	attrs := subject.texts()
+// runRecord describes a run; attrs are the texts of its subject. All texts in it are valid UTF-8, as protobuf wants.
+func (s *Store) runRecord(subject *Subject, attrs map[string]string, id string, start time.Time) *wandbpb.RunRecord {
 	fill := func(t template.Template, limit int) string { return clean(t.Render(attrs), limit) }
 	r := &wandbpb.RunRecord{
 		RunId:       id,
@@ -135,9 +134,8 @@ var slurmVariables = map[string]string{
 	"step_id":  "slurm.step.id",
 }
 
-// environment describes the machine, as far as the resource tells.
-func environment(subject *Subject, start time.Time) *wandbpb.EnvironmentRecord {
-	attrs := subject.texts()
+// environment describes the machine, as far as its resource and its points tell.
+func environment(attrs map[string]string, gpus []GPU, start time.Time) *wandbpb.EnvironmentRecord {
 	text := func(key string) string { return clean(attrs[key], maxName) }
 	e := &wandbpb.EnvironmentRecord{
 		Os:              text("os.type"),
@@ -152,7 +150,7 @@ func environment(subject *Subject, start time.Time) *wandbpb.EnvironmentRecord {
 	if total, err := strconv.ParseUint(attrs["wandb.memory_total"], 10, 64); err == nil && total > 0 {
 		e.Memory = &wandbpb.MemoryInfo{Total: total}
 	}
-	for _, g := range subject.GPUs {
+	for _, g := range gpus {
 		addGPU(e, g)
 	}
 	for key, attribute := range slurmVariables {

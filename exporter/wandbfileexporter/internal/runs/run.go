@@ -78,18 +78,19 @@ func (s *Store) create(subject *Subject, id string, start time.Time) (_ *run, er
 		return nil, err
 	}
 	lock(file)
+	attrs := subject.texts()
 	for _, record := range []*wandbpb.Record{
 		{RecordType: &wandbpb.Record_Header{Header: &wandbpb.HeaderRecord{VersionInfo: &wandbpb.VersionInfo{
 			Producer: s.Producer.Name + " " + s.Producer.Version,
 		}}}},
-		{RecordType: &wandbpb.Record_Run{Run: s.runRecord(subject, id, start)}},
-		{RecordType: &wandbpb.Record_Environment{Environment: environment(subject, start)}},
+		{RecordType: &wandbpb.Record_Run{Run: s.runRecord(subject, attrs, id, start)}},
+		{RecordType: &wandbpb.Record_Environment{Environment: environment(attrs, subject.GPUs, start)}},
 	} {
 		if err = r.log.Append(record); err != nil {
 			return nil, err
 		}
 	}
-	if err = r.flush(); err != nil {
+	if err = r.log.Flush(); err != nil {
 		return nil, err
 	}
 	if s.Sync != SyncNever {
@@ -117,8 +118,6 @@ func (r *run) Write(b []byte) (int, error) {
 func (r *run) check(err error) {
 	r.broken = r.broken || errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.EIO)
 }
-
-func (r *run) flush() error { return r.log.Flush() }
 
 // sync makes what was written survive a crash of the machine.
 func (r *run) sync(now time.Time) error {
@@ -166,7 +165,7 @@ func (r *run) exit() error {
 		}
 		r.exited = true
 	}
-	return r.flush()
+	return r.log.Flush()
 }
 
 // link points `latest-run` to a folder, as W&B does for its own runs: unless it

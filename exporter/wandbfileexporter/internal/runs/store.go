@@ -114,7 +114,7 @@ func (s *Store) Write(subject *Subject, r *Record) error {
 		current.appended = r
 	}
 	s.limit.grown += current.log.Size() - before
-	if err := current.flush(); err != nil {
+	if err := current.log.Flush(); err != nil {
 		return fmt.Errorf("writing into a run: %w", err)
 	}
 	if s.Sync == SyncRecord {
