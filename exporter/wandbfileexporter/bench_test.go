@@ -21,6 +21,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/runs"
 	receivermetadata "github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 const benchPoints = 1000
@@ -53,7 +54,7 @@ func benchPayload(b *testing.B, style naming.Style) pmetric.Metrics {
 		p.Attributes().PutInt("gpu_index", int64(100+i))
 	}
 	require.Equal(b, benchPoints, md.DataPointCount())
-	return payloadtest.As(style, "", md)
+	return scraperstest.InNaming(style, "", md)
 }
 
 func numberPoints(m pmetric.Metric) pmetric.NumberDataPointSlice {

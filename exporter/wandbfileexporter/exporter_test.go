@@ -30,6 +30,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/payloadtest"
 	receivermetadata "github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbfiletest"
 )
 
@@ -57,8 +58,8 @@ func TestTheEndWritesWhatWaits(t *testing.T) {
 
 	files := logs(t, cfg.Directory)
 	require.Len(t, files, 1)
-	assert.Equal(t, []string{"1", "2"}, values("cpu", files...))
-	assert.Equal(t, []string{"1"}, values("disk", files...))
+	assert.Equal(t, []string{"1", "2"}, wandbfiletest.Texts("cpu", files...))
+	assert.Equal(t, []string{"1"}, wandbfiletest.Texts("disk", files...))
 	assert.Equal(t, "node1", files[0].Records[1].Run.DisplayName)
 	assert.Equal(t, began, files[0].Records[1].Run.StartTime)
 	assert.Equal(t, &wandbfiletest.Exit{Runtime: 10}, last(files[0]).Exit)
@@ -72,7 +73,7 @@ func TestTheNextInstanceWritesRunsOfItsOwn(t *testing.T) {
 	require.Len(t, files, 2)
 	assert.NotEqual(t, files[0].Records[1].Run.ID, files[1].Records[1].Run.ID)
 	for _, f := range files {
-		assert.Len(t, values("cpu", f), 1)
+		assert.Len(t, wandbfiletest.Texts("cpu", f), 1)
 		assert.NotNil(t, last(f).Exit)
 	}
 	_, err := os.Stat(filepath.Join(cfg.Directory, "latest-run"))
@@ -89,9 +90,9 @@ func TestAPayloadOfManyScrapesIsTakenWhole(t *testing.T) {
 	}
 	write(t, cfg, md)
 	files := byRun(t, cfg.Directory)
-	assert.Equal(t, want, values("cpu", files["node1"]))
-	assert.Equal(t, want, values("disk", files["node1"]))
-	assert.Equal(t, want, values("cpu", files["node1/job"]))
+	assert.Equal(t, want, wandbfiletest.Texts("cpu", files["node1"]))
+	assert.Equal(t, want, wandbfiletest.Texts("disk", files["node1"]))
+	assert.Equal(t, want, wandbfiletest.Texts("cpu", files["node1/job"]))
 }
 
 func TestRecordsAreWrittenByTheClock(t *testing.T) {
@@ -107,11 +108,11 @@ func TestRecordsAreWrittenByTheClock(t *testing.T) {
 		f, err := wandbfiletest.ReadFile(paths[0])
 		return err == nil && len(f.Records) > 0 && last(f).Exit != nil
 	}, patience, 10*time.Millisecond, "the idle run ends by itself")
-	assert.Equal(t, []string{"1"}, values("cpu", logs(t, cfg.Directory)...))
+	assert.Equal(t, []string{"1"}, wandbfiletest.Texts("cpu", logs(t, cfg.Directory)...))
 
 	require.NoError(t, e.ConsumeMetrics(t.Context(), machine(100, 2, "cpu")))
 	require.NoError(t, e.Shutdown(t.Context()))
-	assert.Equal(t, []string{"1", "2"}, values("cpu", logs(t, cfg.Directory)...))
+	assert.Equal(t, []string{"1", "2"}, wandbfiletest.Texts("cpu", logs(t, cfg.Directory)...))
 	assert.Len(t, logs(t, cfg.Directory), 2)
 }
 
@@ -122,7 +123,7 @@ func TestAllNamingsGiveTheSameFiles(t *testing.T) {
 		cfg.IncludeUnknown = false
 		var payloads []pmetric.Metrics
 		for n := range 4 {
-			payloads = append(payloads, payloadtest.As(style, "L", payloadtest.Payload(payloadtest.Options{
+			payloads = append(payloads, scraperstest.InNaming(style, "L", payloadtest.Payload(payloadtest.Options{
 				Resource: map[string]any{"host.name": "node1", "service.instance.id": "node1", "wandb.label": "L", "wandb.gpu_count": 4},
 				Start:    began.Add(-time.Hour), Now: began.Add(time.Duration(n) * 15 * time.Second), Devices: 2, Step: n,
 				Vendors: []receivermetadata.AttributeGpuVendor{receivermetadata.AttributeGpuVendorNvidia, receivermetadata.AttributeGpuVendorAmd},
@@ -182,8 +183,8 @@ func TestManyMaySendAtOnce(t *testing.T) {
 	files := byRun(t, cfg.Directory)
 	require.Len(t, files, senders+1)
 	for sender := range senders {
-		assert.Equal(t, want, values("cpu", files[fmt.Sprintf("node1/job%d", sender)]))
-		assert.Equal(t, want, values(fmt.Sprintf("own%d", sender), files["node1"]))
+		assert.Equal(t, want, wandbfiletest.Texts("cpu", files[fmt.Sprintf("node1/job%d", sender)]))
+		assert.Equal(t, want, wandbfiletest.Texts(fmt.Sprintf("own%d", sender), files["node1"]))
 	}
 }
 
@@ -241,7 +242,7 @@ func TestRemovedRunsAreCounted(t *testing.T) {
 		return err == nil && got.Data.(metricdata.Sum[int64]).DataPoints[0].Value > 0
 	}, patience, 10*time.Millisecond)
 	require.NoError(t, e.shutdown(t.Context()))
-	assert.Equal(t, []string{"2"}, values("cpu", logs(t, cfg.Directory)...))
+	assert.Equal(t, []string{"2"}, wandbfiletest.Texts("cpu", logs(t, cfg.Directory)...))
 }
 
 func TestTheLimitOfRunsIsSaidOnce(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/guard"
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbfiletest"
 )
 
 const (
@@ -84,9 +85,9 @@ func TestWhatCannotBeWrittenIsRefusedAndNotLost(t *testing.T) {
 
 			files := byRun(t, directory)
 			require.Len(t, files, 2)
-			assert.Equal(t, []string{"0", "1", "2", "3"}, values("cpu", files["node1"]))
-			assert.Equal(t, []string{"2"}, values("disk", files["node1"]))
-			assert.Equal(t, []string{"2"}, values("cpu", files["node1/job"]))
+			assert.Equal(t, []string{"0", "1", "2", "3"}, wandbfiletest.Texts("cpu", files["node1"]))
+			assert.Equal(t, []string{"2"}, wandbfiletest.Texts("disk", files["node1"]))
+			assert.Equal(t, []string{"2"}, wandbfiletest.Texts("cpu", files["node1/job"]))
 			assertOneChange(t, seen, host)
 		})
 	}
@@ -121,8 +122,8 @@ func TestTheQueueKeepsWhatIsRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return seen.FilterMessage(again).Len() > 0 }, patience, time.Millisecond)
 	require.NoError(t, e.Shutdown(t.Context()))
 	files := byRun(t, directory)
-	assert.Equal(t, want, values("cpu", files["node1"]))
-	assert.Equal(t, want, values("cpu", files["node1/job"]))
+	assert.Equal(t, want, wandbfiletest.Texts("cpu", files["node1"]))
+	assert.Equal(t, want, wandbfiletest.Texts("cpu", files["node1/job"]))
 	assertOneChange(t, seen, host)
 }
 
@@ -223,8 +224,8 @@ func TestAFileSystemThatAnswersLateLosesNothing(t *testing.T) {
 
 	files := byRun(t, directory)
 	require.Len(t, files, 2)
-	assert.Equal(t, []string{"0", "1", "2"}, values("cpu", files["node1"]))
-	assert.Equal(t, []string{"2"}, values("cpu", files["node1/job"]))
+	assert.Equal(t, []string{"0", "1", "2"}, wandbfiletest.Texts("cpu", files["node1"]))
+	assert.Equal(t, []string{"2"}, wandbfiletest.Texts("cpu", files["node1/job"]))
 	assert.NotNil(t, last(files["node1"]).Exit)
 	assertOneChange(t, seen, host)
 }
@@ -242,7 +243,7 @@ func TestAFileSystemThatDoesNotAnswerDoesNotHoldTheEnd(t *testing.T) {
 
 	lock.Unlock() // what was left behind ends, which TestMain looks after
 	require.True(t, e.slot.Settle(t.Context()))
-	assert.Equal(t, []string{"0"}, values("cpu", logs(t, directory)...))
+	assert.Equal(t, []string{"0"}, wandbfiletest.Texts("cpu", logs(t, directory)...))
 }
 
 func TestTheEndWaitsForACallThatIsAboutToReturn(t *testing.T) {
@@ -254,7 +255,7 @@ func TestTheEndWaitsForACallThatIsAboutToReturn(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, lock.Unlock)
 	require.NoError(t, e.shutdown(t.Context()))
 	files := logs(t, directory)
-	assert.Equal(t, []string{"0", "1"}, values("cpu", files...))
+	assert.Equal(t, []string{"0", "1"}, wandbfiletest.Texts("cpu", files...))
 	assert.NotNil(t, last(files[0]).Exit)
 }
 
@@ -274,7 +275,7 @@ func TestRecordsThatThereWasNoTimeForAreNotTakenAsWritten(t *testing.T) {
 	require.ErrorIs(t, e.write(ctx), context.DeadlineExceeded)
 	require.NoError(t, e.shutdown(t.Context()))
 	require.NoError(t, e.write(ctx), "none is left")
-	assert.Equal(t, []string{"0"}, values("cpu", logs(t, directory)...))
+	assert.Equal(t, []string{"0"}, wandbfiletest.Texts("cpu", logs(t, directory)...))
 }
 
 func TestWhoGivesUpIsNoFailureOfTheFileSystem(t *testing.T) {

@@ -97,16 +97,12 @@ func write(t testing.TB, cfg *Config, payloads ...pmetric.Metrics) {
 }
 
 // logs reads all runs of a directory, in the order of their folders.
-func logs(t testing.TB, directory string) (files []*wandbfiletest.File) {
+func logs(t testing.TB, directory string) []*wandbfiletest.File {
 	t.Helper()
-	paths, err := wandbfiletest.Runs(directory)
+	files, err := wandbfiletest.ReadRuns(directory)
 	require.NoError(t, err)
-	for _, path := range paths {
-		require.NoError(t, wandbfiletest.CheckFolder(path))
-		f, err := wandbfiletest.ReadFile(path)
-		require.NoError(t, err)
-		require.False(t, f.Truncated, path)
-		files = append(files, f)
+	for i, f := range files {
+		require.False(t, f.Truncated, i)
 	}
 	return files
 }
@@ -132,14 +128,6 @@ func byRun(t testing.TB, directory string) map[string]*wandbfiletest.File {
 		all[name] = f
 	}
 	return all
-}
-
-// values are the texts of a series.
-func values(key string, files ...*wandbfiletest.File) (texts []string) {
-	for _, sample := range wandbfiletest.Series(files...)[key] {
-		texts = append(texts, sample.Text)
-	}
-	return texts
 }
 
 // last is the record that a file ends with.

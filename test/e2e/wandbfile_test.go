@@ -31,15 +31,8 @@ import (
 // fails the test; a log that ends within a record does not.
 func readRuns(t *testing.T, directory string) []*wandbfiletest.File {
 	t.Helper()
-	paths, err := wandbfiletest.Runs(directory)
+	files, err := wandbfiletest.ReadRuns(directory)
 	require.NoError(t, err)
-	var files []*wandbfiletest.File
-	for _, path := range paths {
-		require.NoError(t, wandbfiletest.CheckFolder(path))
-		f, err := wandbfiletest.ReadFile(path)
-		require.NoError(t, err)
-		files = append(files, f)
-	}
 	return files
 }
 

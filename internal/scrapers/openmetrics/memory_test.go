@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"github.com/wandbsys/otelcol-wandbsys/internal/race"
 	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/openmetrics/series"
 )
 
@@ -44,7 +45,7 @@ func heap() uint64 {
 // is met after a third of the scrapes.
 func TestMemoryIsFlatWhileLabelsChurn(t *testing.T) {
 	scrapes, indices := 10_000, 22_000
-	if raced {
+	if race.Enabled {
 		scrapes, indices = 1500, 3000
 	}
 	e := endpointOf(t, map[string]any{

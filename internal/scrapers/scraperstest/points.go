@@ -142,10 +142,13 @@ func TagsOf(md pmetric.Metrics) map[string]float64 {
 }
 
 // InTagNaming returns a copy whose metrics are named by their full tags.
-func InTagNaming(md pmetric.Metrics) pmetric.Metrics {
+func InTagNaming(md pmetric.Metrics) pmetric.Metrics { return InNaming(naming.Tag, "", md) }
+
+// InNaming returns a copy whose metrics are named in a style, with a label.
+func InNaming(style naming.Style, label string, md pmetric.Metrics) pmetric.Metrics {
 	named := pmetric.NewMetrics()
 	md.CopyTo(named)
-	naming.New(naming.Tag, "").Expand(named)
+	naming.New(style, label).Expand(named)
 	return named
 }
 

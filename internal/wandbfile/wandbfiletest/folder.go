@@ -96,6 +96,32 @@ func CheckFolder(path string) error {
 	if err != nil {
 		return err
 	}
+	return checkID(path, f)
+}
+
+// ReadRuns reads the runs of a W&B directory, in the order of [Runs]. Of each, folder and
+// file are checked as [CheckFolder] does; one that ends within a record is no error.
+func ReadRuns(directory string) ([]*File, error) {
+	paths, err := Runs(directory)
+	if err != nil {
+		return nil, err
+	}
+	var files []*File
+	for _, path := range paths {
+		f, err := ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkID(path, f); err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// checkID compares the id in a log's name with that of the run record.
+func checkID(path string, f *File) error {
 	if len(f.Records) < 2 {
 		return fmt.Errorf("%s: no run record", path)
 	}

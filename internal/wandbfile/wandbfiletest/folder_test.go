@@ -119,6 +119,28 @@ func TestCheckFolderComparesTheIDs(t *testing.T) {
 	}
 }
 
+func TestReadRunsReadsAndChecksAll(t *testing.T) {
+	const later = "offline-run-20260203_040506-ab-C_9/run-ab-C_9.wandb"
+	directory := tree(t, map[string][]byte{
+		later: begun().add(gpu(3)).data, folder + "/run-ab-C_9.wandb": begun().chunk(2, gpu(3)).data,
+	})
+	files, err := ReadRuns(directory)
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	assert.True(t, files[0].Truncated)
+	assert.Equal(t, []string{"61"}, Texts("gpu.0.temp", files...))
+
+	for want, files := range map[string]map[string][]byte{
+		"the file starts with":       {later: []byte("log")},
+		`the run record has the id`:  {"run-20260102_030405-x/run-x.wandb": begun().data},
+		"is not the name of a run's": {"run-x/run-x.wandb": begun().data},
+		"no run record":              {later: newFile().add(header(1)).data},
+	} {
+		_, err := ReadRuns(tree(t, files))
+		require.ErrorContains(t, err, want)
+	}
+}
+
 func TestReadFileNamesTheFile(t *testing.T) {
 	directory := tree(t, map[string][]byte{"good": begun().add(gpu(3)).data, "bad": []byte("x")})
 	f, err := ReadFile(filepath.Join(directory, "good"))

@@ -180,6 +180,14 @@ func Series(files ...*File) map[string][]Sample {
 	return series
 }
 
+// Texts returns the values of a key as they were written, in the order of [Series].
+func Texts(key string, files ...*File) (texts []string) {
+	for _, sample := range Series(files...)[key] {
+		texts = append(texts, sample.Text)
+	}
+	return texts
+}
+
 func (s *Stats) addTo(series map[string][]Sample) {
 	if s == nil {
 		return

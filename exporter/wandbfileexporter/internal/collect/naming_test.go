@@ -17,6 +17,7 @@ import (
 	"github.com/wandbsys/otelcol-wandbsys/exporter/wandbfileexporter/internal/payloadtest"
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
 	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 func TestAllNamingsGiveTheSameRecords(t *testing.T) {
@@ -54,7 +55,7 @@ func collected(t *testing.T, payloads []pmetric.Metrics, style naming.Style, lab
 	t.Helper()
 	r := newRig(t)
 	for _, md := range payloads {
-		r.add(payloadtest.As(style, label, md))
+		r.add(scraperstest.InNaming(style, label, md))
 	}
 	if style == naming.Template { // gpu.mig.* has no tag
 		assert.Equal(t, []string{NoTag}, slices.Collect(maps.Keys(r.dropped)))
@@ -76,7 +77,7 @@ func TestKeysAreTheNamesInSDKStyle(t *testing.T) {
 		Vendors: []metadata.AttributeGpuVendor{metadata.AttributeGpuVendorNvidia},
 	})
 	var want, got []string
-	for _, m := range payloadtest.As(naming.SDK, "L", payload).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+	for _, m := range scraperstest.InNaming(naming.SDK, "L", payload).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
 		want = append(want, m.Name())
 	}
 	r := newRig(t).add(payload)

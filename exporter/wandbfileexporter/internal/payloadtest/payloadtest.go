@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/collector/receiver/receivertest"
 
 	"github.com/wandbsys/otelcol-wandbsys/internal/metadata"
-	"github.com/wandbsys/otelcol-wandbsys/internal/naming"
+	"github.com/wandbsys/otelcol-wandbsys/internal/scrapers/scraperstest"
 )
 
 // Options say what is in a payload.
@@ -52,19 +52,9 @@ func Payload(o Options) pmetric.Metrics {
 	return all
 }
 
-// As gives a payload in a style.
-func As(style naming.Style, label string, md pmetric.Metrics) pmetric.Metrics {
-	named := pmetric.NewMetrics()
-	md.CopyTo(named)
-	naming.New(style, label).Expand(named)
-	return named
-}
-
 func (o *Options) build(vendor metadata.AttributeGpuVendor, gpusOnly bool) pmetric.Metrics {
 	config := metadata.NewDefaultMetricsBuilderConfig()
-	for metric := range reflect.ValueOf(&config.Metrics).Elem().Fields() {
-		config.Metrics.EnableUnlessSet(metric.Tag.Get("mapstructure"))
-	}
+	scraperstest.SwitchAll(&config.Metrics, true)
 	mb := metadata.NewMetricsBuilder(config, receivertest.NewNopSettings(receivertest.NopType),
 		metadata.WithStartTime(pcommon.NewTimestampFromTime(o.Start)))
 	for method, call := range reflect.ValueOf(mb).Methods() {

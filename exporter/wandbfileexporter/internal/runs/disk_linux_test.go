@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbfiletest"
 )
 
 // namespaces gives a child its own mounts, where the system lets it.
@@ -71,7 +73,7 @@ func TestAFullDisk(t *testing.T) {
 	assert.Equal(t, what, tree(t, p.Directory), "nothing is left behind")
 	free()
 	p.write(host("b"), r)
-	assert.Equal(t, []string{"99"}, texts("n", readLog(t, p.runs["host b"].path)))
+	assert.Equal(t, []string{"99"}, wandbfiletest.Texts("n", readLog(t, p.runs["host b"].path)))
 	require.NoError(t, p.Close())
 }
 
@@ -91,7 +93,7 @@ func TestADiskWithoutRoomForNames(t *testing.T) {
 	assert.Empty(t, tree(t, wandb))
 	require.NoError(t, os.Remove(filepath.Join(directory, "filler")))
 	p.write(host("a"), r)
-	assert.Equal(t, []string{"1"}, texts("n", p.read()...))
+	assert.Equal(t, []string{"1"}, wandbfiletest.Texts("n", p.read()...))
 	assert.Equal(t, 1, p.logged("No link to the latest run"))
 	require.NoError(t, p.Close())
 }
@@ -171,9 +173,9 @@ func TestABrokenLogIsLeft(t *testing.T) {
 	require.NoError(t, p.Close())
 	files := p.read()
 	require.Len(t, files, 2)
-	assert.Equal(t, []string{"0"}, texts("n", files[0]))
+	assert.Equal(t, []string{"0"}, wandbfiletest.Texts("n", files[0]))
 	assert.Nil(t, exitOf(files[0]))
-	assert.Equal(t, []string{"1", "2"}, texts("n", files[1]))
+	assert.Equal(t, []string{"1", "2"}, wandbfiletest.Texts("n", files[1]))
 	assert.NotNil(t, exitOf(files[1]))
 	assert.Equal(t, 1, p.logged("is broken"))
 	assert.Zero(t, p.work.Opened)
@@ -187,5 +189,5 @@ func TestABrokenLogHasNoEnd(t *testing.T) {
 	assert.Empty(t, p.runs)
 	assert.Equal(t, 1, p.logged("is broken"))
 	p.write(host("a"), at(1, value("n", 1)))
-	assert.Equal(t, []string{"0", "1"}, texts("n", p.read()...))
+	assert.Equal(t, []string{"0", "1"}, wandbfiletest.Texts("n", p.read()...))
 }

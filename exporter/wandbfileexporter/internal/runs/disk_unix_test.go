@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbfiletest"
 )
 
 // childVariable names the directory that a test works in when it runs in a child process.
@@ -75,7 +77,7 @@ func exhausted(t *testing.T, p *place, full, free func()) {
 		log := p.runs["host a"].path
 		cut, err := os.ReadFile(log)
 		require.NoError(t, err)
-		assert.Equal(t, want, texts("n", readLog(t, log)), "what was written before is readable")
+		assert.Equal(t, want, wandbfiletest.Texts("n", readLog(t, log)), "what was written before is readable")
 		for range 3 {
 			require.Error(t, p.Write(host("a"), r))
 			require.Error(t, p.Finish("host a"))
@@ -93,7 +95,7 @@ func exhausted(t *testing.T, p *place, full, free func()) {
 		f := readLog(t, log)
 		assert.False(t, f.Truncated)
 		assert.NotNil(t, exitOf(f), "it was to be ended")
-		assert.Equal(t, want, texts("n", f), "each record is there once")
+		assert.Equal(t, want, wandbfiletest.Texts("n", f), "each record is there once")
 		want = nil
 	}
 	require.NoError(t, p.Close())
@@ -125,7 +127,7 @@ func TestAFileLimit(t *testing.T) {
 	assert.Equal(t, what, tree(t, directory), "nothing is left behind")
 	assert.Zero(t, p.work.Opened)
 	p.write(host("b"), r)
-	assert.Equal(t, []string{"99"}, texts("n", readLog(t, p.runs["host b"].path)))
+	assert.Equal(t, []string{"99"}, wandbfiletest.Texts("n", readLog(t, p.runs["host b"].path)))
 	require.NoError(t, p.Close())
 }
 
@@ -145,7 +147,7 @@ func TestAnEndedStoreOnAFullDisk(t *testing.T) {
 	require.NoError(t, p.Close(), "there is nothing open any more")
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &before))
 	assert.Zero(t, p.work.Opened)
-	assert.Equal(t, []string{"1"}, texts("n", readLog(t, path)))
+	assert.Equal(t, []string{"1"}, wandbfiletest.Texts("n", readLog(t, path)))
 }
 
 func TestModesAreLessTheUmask(t *testing.T) {

@@ -93,11 +93,10 @@ func logsOf(t testing.TB, directory string) []string {
 // read returns all runs, which must be whole, in the order of their start.
 func (p *place) read() []*wandbfiletest.File {
 	p.t.Helper()
-	var files []*wandbfiletest.File
-	for _, path := range logsOf(p.t, p.Directory) {
-		f := readLog(p.t, path)
-		require.False(p.t, f.Truncated, path)
-		files = append(files, f)
+	files, err := wandbfiletest.ReadRuns(p.Directory)
+	require.NoError(p.t, err)
+	for i, f := range files {
+		require.False(p.t, f.Truncated, i)
 	}
 	return files
 }
@@ -107,15 +106,6 @@ func readLog(t testing.TB, path string) *wandbfiletest.File {
 	f, err := wandbfiletest.ReadFile(path)
 	require.NoError(t, err)
 	return f
-}
-
-// texts returns the values of a key in all files.
-func texts(key string, files ...*wandbfiletest.File) []string {
-	var values []string
-	for _, s := range wandbfiletest.Series(files...)[key] {
-		values = append(values, s.Text)
-	}
-	return values
 }
 
 func runOf(t testing.TB, f *wandbfiletest.File) *wandbfiletest.Run {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbfiletest"
 )
 
 func limited(bytes int64) func(*Options) { return func(o *Options) { o.MaxTotal = bytes } }
@@ -160,7 +162,7 @@ func TestOnlyTheLargestOpenRunsAreRetired(t *testing.T) {
 	f := readLog(t, p.runs["host b"].path)
 	assert.Equal(t, p.histories["host b"].id+"-2", runOf(t, f).ID)
 	assert.Equal(t, noon.Add(5*time.Second), runOf(t, f).StartTime)
-	assert.Equal(t, []string{"2"}, texts("network.sent", f), "counters go on")
+	assert.Equal(t, []string{"2"}, wandbfiletest.Texts("network.sent", f), "counters go on")
 }
 
 // A limit must hold, too, where nothing comes any more for many runs.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbfiletest"
 )
 
 func counted(i int64, start int) Item {
@@ -67,7 +69,7 @@ func TestWhatCounts(t *testing.T) {
 			for i, it := range test.items {
 				p.write(host("a"), at(float64(i), it))
 			}
-			assert.Equal(t, test.want, texts("network.sent", p.read()...))
+			assert.Equal(t, test.want, wandbfiletest.Texts("network.sent", p.read()...))
 		})
 	}
 }
@@ -95,7 +97,7 @@ func TestALateRecordIsNoReset(t *testing.T) {
 			}
 			require.NoError(t, p.Close())
 			files := p.read()
-			assert.Equal(t, test.want, texts("network.sent", files...))
+			assert.Equal(t, test.want, wandbfiletest.Texts("network.sent", files...))
 			assert.Equal(t, int32(test.records[len(test.records)-1].second-test.records[0].second), exitOf(files[0]).Runtime)
 		})
 	}
@@ -124,7 +126,7 @@ func TestCountersGoOnInTheNextRun(t *testing.T) {
 				p.write(host("a"), at(float64(i+9), it))
 			}
 			// The ids make the order of the folders: `id` is before `id-2`.
-			assert.Equal(t, test.want, texts("network.sent", p.read()...))
+			assert.Equal(t, test.want, wandbfiletest.Texts("network.sent", p.read()...))
 		})
 	}
 }
@@ -137,7 +139,7 @@ func TestCountersStartAnewAfterAPause(t *testing.T) {
 	p.write(host("a"), at(600, counted(20, -9)))
 	p.write(host("a"), at(601, counted(21, -9)))
 	files := p.read()
-	assert.Equal(t, []string{"0", "3", "0", "1"}, texts("network.sent", files...))
+	assert.Equal(t, []string{"0", "3", "0", "1"}, wandbfiletest.Texts("network.sent", files...))
 	assert.Equal(t, noon.Add(600e9), runOf(t, files[1]).StartTime)
 }
 
@@ -147,7 +149,7 @@ func TestCountersStartAnewAfterAPauseWithoutARun(t *testing.T) {
 	require.NoError(t, p.finish("host a")) // as if the next one could not begin
 	require.NoError(t, p.Finish("host a"))
 	p.write(host("a"), at(600, counted(20, -9)))
-	assert.Equal(t, []string{"0", "0"}, texts("network.sent", p.read()...))
+	assert.Equal(t, []string{"0", "0"}, wandbfiletest.Texts("network.sent", p.read()...))
 }
 
 // A model that knows nothing of runs: what is counted in all of them is what the
@@ -173,7 +175,7 @@ func TestNothingIsLostBetweenRuns(t *testing.T) {
 		require.NoError(t, p.Close())
 		var sum int64
 		for _, f := range p.read() {
-			values := texts("network.sent", f)
+			values := wandbfiletest.Texts("network.sent", f)
 			last, err := strconv.ParseInt(values[len(values)-1], 10, 64)
 			require.NoError(t, err)
 			sum += last

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wandbsys/otelcol-wandbsys/internal/wandbfile/wandbfiletest"
 )
 
 var folderForm = regexp.MustCompile(`^offline-run-20260304_\d{2}0000-[a-z0-9]{12}(-\d+)?$`)
@@ -151,7 +153,7 @@ func TestADirectoryThatCannotBeUsedIsLeftAsItIs(t *testing.T) {
 
 			require.NoError(t, os.Remove(filepath.Join(directory, "file")))
 			p.write(host("a"), r)
-			assert.Equal(t, []string{"1"}, texts("cpu", p.read()...))
+			assert.Equal(t, []string{"1"}, wandbfiletest.Texts("cpu", p.read()...))
 			assert.Len(t, p.histories["host a"].id, 12)
 		})
 	}
@@ -192,7 +194,7 @@ func TestARunThatIsRemovedGoesOnInANewOne(t *testing.T) {
 			assert.Equal(t, p.histories["host a"].id+"-2", runOf(t, readLog(t, second)).ID)
 			require.NoError(t, p.Close())
 			f := readLog(t, second)
-			assert.Equal(t, []string{"2", "3"}, texts("cpu", f))
+			assert.Equal(t, []string{"2", "3"}, wandbfiletest.Texts("cpu", f))
 			assert.Equal(t, noon, runOf(t, f).StartTime)
 			assert.NotNil(t, exitOf(f))
 		})
@@ -212,7 +214,7 @@ func TestADirectoryThatBecomesAFileIsAnErrorUntilItIsGone(t *testing.T) {
 
 	require.NoError(t, os.Remove(p.Directory))
 	p.write(host("a"), r)
-	assert.Equal(t, []string{"2"}, texts("cpu", p.read()...))
+	assert.Equal(t, []string{"2"}, wandbfiletest.Texts("cpu", p.read()...))
 }
 
 func TestSyncPolicies(t *testing.T) {
@@ -278,6 +280,6 @@ func TestAFailedSyncIsTriedAgain(t *testing.T) {
 	r.file = working
 	p.write(host("a"), record)
 	require.NoError(t, p.Close())
-	assert.Equal(t, []string{"1", "2"}, texts("cpu", p.read()...))
+	assert.Equal(t, []string{"1", "2"}, wandbfiletest.Texts("cpu", p.read()...))
 	assert.Equal(t, int64(2), p.work.Records)
 }

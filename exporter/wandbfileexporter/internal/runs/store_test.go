@@ -64,7 +64,7 @@ func TestNoLogIsLargerThanTheLimit(t *testing.T) {
 	next := 0
 	for _, f := range files {
 		assert.LessOrEqual(t, f.Good, int64(limit))
-		for _, text := range texts("n", f) {
+		for _, text := range wandbfiletest.Texts("n", f) {
 			assert.Equal(t, strconv.Itoa(next), text)
 			next++
 		}
@@ -104,7 +104,7 @@ func TestAnOldRunEnds(t *testing.T) {
 	}
 	var values [][]string
 	for _, f := range p.chain("host a") {
-		values = append(values, texts("n", f))
+		values = append(values, wandbfiletest.Texts("n", f))
 	}
 	assert.Equal(t, [][]string{{"0", "1800", "3599"}, {"3600", "7199"}, {"7200"}}, values)
 	assert.Len(t, p.chain("host b"), 3)
@@ -118,7 +118,7 @@ func TestAClockThatIsSetBackMakesNoRunThatBeginsAfterItsRecords(t *testing.T) {
 	p.write(host("a"), at(0, counted(3, 0)))
 	files := p.read()
 	assert.Equal(t, noon, runOf(t, files[1]).StartTime)
-	assert.Equal(t, []string{"0", "2"}, texts("network.sent", files...))
+	assert.Equal(t, []string{"0", "2"}, wandbfiletest.Texts("network.sent", files...))
 	p.write(host("a"), at(-60, counted(3, 0)))
 	require.NoError(t, p.Close())
 	assert.Zero(t, exitOf(p.read()[1]).Runtime)
@@ -131,7 +131,7 @@ func TestARunBeginsWithItsFirstCounter(t *testing.T) {
 	p.write(host("a"), r)
 	f := p.read()[0]
 	assert.Equal(t, r.Begin, runOf(t, f).StartTime)
-	assert.Equal(t, []string{"7"}, texts("network.sent", f))
+	assert.Equal(t, []string{"7"}, wandbfiletest.Texts("network.sent", f))
 }
 
 func TestTwoStoresDoNotDisturbEachOther(t *testing.T) {
@@ -148,7 +148,7 @@ func TestTwoStoresDoNotDisturbEachOther(t *testing.T) {
 	require.NoError(t, p.Close())
 	require.NoError(t, q.Close())
 	for i, s := range []*place{p, q} {
-		for _, text := range texts("n", s.chain("host a")...) {
+		for _, text := range wandbfiletest.Texts("n", s.chain("host a")...) {
 			assert.Equal(t, strconv.Itoa(i), text)
 		}
 	}
@@ -162,7 +162,7 @@ func TestALogThatWasNotEndedStaysAsItIs(t *testing.T) {
 	path := crashed.runs["host a"].path
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"1", "2"}, texts("n", readLog(t, path)))
+	assert.Equal(t, []string{"1", "2"}, wandbfiletest.Texts("n", readLog(t, path)))
 	require.NoError(t, os.Truncate(path, int64(len(before)-3))) // the machine crashed, too
 
 	p := newPlace(t, in(crashed.Directory), func(o *Options) { o.MaxTotal = 1 << 20 })
@@ -172,7 +172,7 @@ func TestALogThatWasNotEndedStaysAsItIs(t *testing.T) {
 	after, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, before[:len(before)-3], after)
-	assert.Equal(t, []string{"1"}, texts("n", readLog(t, path)))
+	assert.Equal(t, []string{"1"}, wandbfiletest.Texts("n", readLog(t, path)))
 	assert.True(t, readLog(t, path).Truncated)
 	assert.Len(t, logsOf(t, p.Directory), 2)
 }
